@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
 
     from pyarrow import RecordBatchReader
 
-    from docstore.archives.export import Selection
+    from docstore.archives.selection import Selection
     from docstore.reading.collapse import Orphan, Similar
     from docstore.reading.queries import IndexQueries
     from docstore.reading.snippet import Snippet

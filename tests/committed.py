@@ -1,29 +1,37 @@
-"""What a batch posts, committed to an engine as a store does it, or lost on the way."""
+"""What a batch posts, committed to an engine as a store does it, or lost on the way; and what is found then."""
 
 from __future__ import annotations
 
-from docstore.dedup.buckets import Buckets, NewPostings
-from docstore.dedup.index import HashIndex
+import numpy as np
+
+from docstore.dedup.index import BUCKET_LIMIT, NOTHING_NEW, HashIndex, IndexQuery, NewPostings, TextIndex
 from docstore.model.types import Durability
 from docstore.storage.engine import Engine
 
 
 def commit_postings(
-    engine: Engine, buckets: Buckets, new: NewPostings, *indexes: HashIndex, known: bool = True, is_applied: bool = True
+    engine: Engine, texts: TextIndex, new: NewPostings, *indexes: HashIndex, known: bool = True, is_applied: bool = True
 ) -> None:
     """Commit what a batch posts.
 
     Args:
         engine: holds rows and log.
-        buckets: in which it posts.
+        texts: in which it posts.
         new: what it posts.
         indexes: with caches that follow.
         known: the outcome of the commit is known.
         is_applied: it was applied.
     """
-    rows = [*new.mutations(), *buckets.log(new)]
+    rows = [*new.mutations(), *texts.log(new)]
     if is_applied:
         engine.mutate_rows(rows, Durability.SYNC)
-    buckets.follow(rows, known)
+    texts.follow(rows, known)
     for index in indexes:
         index.follow(rows, known)
+
+
+def texts_under(texts: TextIndex, band_key: int, new: NewPostings = NOTHING_NEW) -> list[int]:
+    """The texts in the bucket of one band key."""
+    none = np.empty(0, np.uint64)
+    query = IndexQuery(np.array([band_key], np.uint64), none, none, (1 << 48) - 1, BUCKET_LIMIT)
+    return texts.propose(query, new).numbers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,27 +16,15 @@ from docstore.cluster.client import Client, messages
 from docstore.cluster.coding import BARE, CLAIM, FAMILIES, LARGE, SPLITS, WRITERS
 from docstore.cluster.commit import SlotCommitter, totals
 from docstore.cluster.engine import HBaseEngine
+from docstore.cluster.rowindex import RowIndex
 from docstore.cluster.upkeep import StoreUpkeep
 from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows
-from docstore.dedup.buckets import (
-    BUCKET_LIMIT,
-    NO_KEYS,
-    NOTHING_NEW,
-    TABLE,
-    Buckets,
-    IndexQuery,
-    NewPostings,
-    Proposal,
-    RowBuckets,
-    row_key_of,
-)
-from docstore.model.analysis import BANDS
+from docstore.dedup.index import TextIndex
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_BYTES, IDENTITY_ROW
-from docstore.model.sets import Keys
 from docstore.model.types import Condition, Durability, Schema, SetCell
 from docstore.storage.bases import BaseRows
-from docstore.storage.engine import Engine, RunStorage
+from docstore.storage.engine import RunStorage
 from docstore.storage.files import read_only_error
 from docstore.storage.port import Backend, Committer, GroupWriter
 from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
@@ -87,8 +75,8 @@ class HBaseBackend:
         self.identity = identity
         self.band_secret = band_secret
         self.session = session
-        self.buckets = BandBuckets(engine)
-        self.index: Buckets | None = self.buckets
+        self.rows = RowIndex(engine)
+        self.index: TextIndex | None = self.rows
         self._read_only = read_only
 
     @property
@@ -107,7 +95,7 @@ class HBaseBackend:
         from docstore.cluster.writer import HBaseWriter  # loads the detector, which reading does not need
 
         assert isinstance(committer, SlotCommitter)
-        return HBaseWriter(cast("Backend", self), self.engine, self.buckets, table, committer, clock)
+        return HBaseWriter(cast("Backend", self), self.engine, self.rows, table, committer, clock)
 
     def overlay(self) -> Backend:
         raise InvalidArgument("a store on HBase has no dry run: write to a store in a directory instead")
@@ -178,46 +166,6 @@ class HBaseBackend:
         if self.index is not None:
             self.index.close()
         self.engine.close()
-
-
-class BandBuckets(RowBuckets):
-    """Rows only for the bands, read together for a group: for engines on which each row costs a call.
-
-    Other fingerprints are not looked up, so a text that is contained in a longer page is not found.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        self._ahead: tuple[NewPostings, dict[bytes, list[bytes]]] = NOTHING_NEW, {}
-        """Rows that were read ahead, and the postings of the batch that they were read for."""
-
-    def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
-        """The rows that look-ups read."""
-        keys = {key for query in queries for key in query.band_keys[:BANDS].tolist()}
-        return [row_key_of(key) for key in sorted(keys)]
-
-    def read_ahead(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
-        """Read the rows for the look-ups of a batch in one call."""
-        row_keys = self.rows_of(queries)
-        read = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
-        self._ahead = new, dict(zip(row_keys, read, strict=True))
-
-    def stored(self, row_keys: Sequence[bytes], new: NewPostings) -> list[list[bytes]]:
-        """See `RowBuckets`."""
-        batch, ahead = self._ahead
-        known = ahead if batch is new else {}
-        missing = [row_key for row_key in row_keys if row_key not in known]
-        read = self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT) if missing else []
-        found = known | dict(zip(missing, read, strict=True)) if missing else known
-        return [found[row_key] for row_key in row_keys]
-
-    def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """See `Buckets`."""
-        return super().propose(query._replace(fingerprints=NO_KEYS, runs=NO_KEYS), new)
-
-    def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
-        """See `Buckets`; without fingerprints, which are the second keys."""
-        super().post(new, text, keys[0], *keys[2:])
 
 
 # --- tables

@@ -36,8 +36,7 @@ from docstore.cluster.coding import (
 )
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, slot_name
-from docstore.dedup.buckets import BUCKET_LIMIT, FAMILY, TABLE
-from docstore.dedup.index import page_of
+from docstore.dedup.index import BUCKET_LIMIT, FAMILY, TABLE, page_of
 from docstore.model.capture import CHECKSUM
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import (

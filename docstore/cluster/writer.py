@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from docstore.cluster.backend import BandBuckets
 from docstore.cluster.commit import Slot, SlotCommitter
 from docstore.cluster.engine import FirstQualifiers, HBaseEngine
-from docstore.dedup.buckets import TABLE as POSTINGS
+from docstore.cluster.rowindex import RowIndex
 from docstore.dedup.comparable import REASON_BLANK, status_class
 from docstore.dedup.index import POINTER_SLICE, first_rows, index_query, text_row, titled_row
+from docstore.dedup.index import TABLE as POSTINGS
 from docstore.model.analysis import Analysis
 from docstore.model.capture import STORED_BODY
 from docstore.model.format import CAPTURE_FAMILY
@@ -38,7 +38,7 @@ class HBaseWriter:
     Args:
         opened: the backend.
         engine: its engine, which reads ahead.
-        buckets: of its index.
+        texts: its index of bands.
         table: of pages.
         committer: of this process.
         clock: microseconds since 1970.
@@ -48,13 +48,13 @@ class HBaseWriter:
         self,
         opened: Backend,
         engine: HBaseEngine,
-        buckets: BandBuckets,
+        texts: RowIndex,
         table: Table,
         committer: SlotCommitter,
         clock: Callable[[], int],
     ) -> None:
         self._engine = engine
-        self._buckets = buckets
+        self._texts = texts
         self._committer = committer
         self._view = View(opened, table, clock, caches=True)
         self._encoder = Encoder(opened.values, self._view)
@@ -101,10 +101,10 @@ class HBaseWriter:
         judged = [page for page in pages if page.analysis is not None and not page.error]
         analyses = [page.analysed for page in judged]
         near = [analysis for analysis in analyses if analysis.text_checksum and len(analysis.band_keys)]
-        postings = first_rows(analyses) + self._buckets.rows_of(map(index_query, near))
+        postings = first_rows(analyses) + self._texts.rows_of(map(index_query, near))
         self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, postings, POINTER_SLICE))
         view.begin(pages)
-        self._buckets.read_ahead(map(index_query, near), view.postings)
+        self._texts.read_ahead(map(index_query, near), view.postings)
         pointers = self._candidates(analyses, near)
         for page in judged:
             previous = view.newest_before(page.row_key, page.timestamp)
@@ -149,7 +149,7 @@ class HBaseWriter:
         visits = [row_of(write, encoded.columns) for write in batch.writes if write.page.analysis is None]
         lost = self._committer.commit_group(plan, slots, visits)
         counts = Plan()
-        counts.counts = counts_of_writes(write for write in batch.writes if write.pointer not in lost)
+        counts.counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])
         self._committer.commit(counts)
         return lost
 

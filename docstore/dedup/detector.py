@@ -17,7 +17,6 @@ from typing import NamedTuple
 from blake3 import blake3
 
 from docstore.compiled import docstore_native
-from docstore.dedup.buckets import NOTHING_NEW, Proposal
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     MIN_SAME_TEXT_WORDS,
@@ -34,7 +33,7 @@ from docstore.dedup.comparable import (
     text_compares,
     title_mismatch,
 )
-from docstore.dedup.index import Fits, HashIndex
+from docstore.dedup.index import NOTHING_NEW, Fits, HashIndex, Proposal
 from docstore.dedup.kernel import Kernel, decides_alone
 from docstore.model.analysis import Analysis
 from docstore.model.capture import (

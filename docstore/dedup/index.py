@@ -5,13 +5,13 @@ A look-up of a fingerprint has two steps, that of a name one:
     band key or 0-mod-p fingerprint -> text numbers -> (timestamp, row key) of pages
     text number and title, body, recorded payload digest, document number -> (timestamp, row key) of pages
 
-`Buckets` is the first step; the others are bare rows of the engine's `postings` table, few and the same on every
-engine.  A text number is a prefix of the text checksum; a body is named by a prefix of its checksum.  So pages of equal
-text are one posting in every bucket, however many they are; and when the page that brought a text is deleted, its
-buckets still lead to the others.  The pages of a row are sorted oldest first, those of a digest or a document number
-newest first.  Postings are idempotent and may be stale: the reader verifies each against the page's row.
+`TextIndex` is the first step; the others are bare rows of the engine's `postings` table, few and the same on every
+engine (`HashIndex`).  A text number is a prefix of the text checksum; a body is named by a prefix of its checksum.  So
+pages of equal text are one posting in every bucket, however many they are; and when the page that brought a text is
+deleted, its buckets still lead to the others.  The pages of a row are sorted oldest first, those of a digest or a
+document number newest first.  Postings are idempotent and may be stale: the reader verifies each against its row.
 
-`Oldest` caches the oldest page that fits a query; `Pruner` removes stale postings.
+`Oldest` caches the oldest page that fits a query; `writing.maintenance` removes stale postings.
 
 Uncommitted postings belong to their batch (`NewPostings`), which each look-up gets: a page is compared with those
 before it in its own group.  Caches have only committed postings; each commit updates them by key.
@@ -19,36 +19,20 @@ before it in its own group.  Caches have only committed postings; each commit up
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from heapq import merge
 from itertools import chain, islice
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from blake3 import blake3
 
-from docstore.dedup.buckets import (
-    BUCKET_LIMIT,
-    FAMILY,
-    LOOKS_INSIDE,
-    LOOKS_MOST,
-    LOOKS_NEAR,
-    NO_KEYS,
-    NOTHING_NEW,
-    TABLE,
-    Buckets,
-    IndexQuery,
-    NewPostings,
-    Proposal,
-)
+from docstore.compiled import docstore_native
 from docstore.dedup.comparable import near_compares, text_compares
 from docstore.dedup.kernel import posting_rows
 from docstore.model.analysis import BANDS, Analysis
 from docstore.model.format import (
-    POSTING_BAND,
     POSTING_BODY,
     POSTING_DOCNO,
     POSTING_PAYLOAD_DIGEST,
@@ -57,10 +41,26 @@ from docstore.model.format import (
     TIMESTAMP_MAX,
 )
 from docstore.model.pointers import PagePointer, body_head, normal_digest, text_number
-from docstore.model.sets import Keys
+from docstore.model.sets import Keys, Numbers
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
-from docstore.storage.engine import Engine, Plan
+from docstore.storage.engine import Engine
+
+TABLE: Final = "postings"
+FAMILY: Final = "p"
+
+BUCKET_LIMIT: Final = 64
+"""Texts in one bucket; `docs/benchmarks.md` has the share of duplicates that are flagged all the same."""
+LOOKS_NEAR: Final = 24
+LOOKS_INSIDE: Final = 16
+LOOKS_MOST: Final = 8
+"""Texts looked at a page: of those that share a band, of those that share a 0-mod-p fingerprint, and of all, by how
+many keys they share: a text that was among the first of full buckets is in no others."""
+FURTHER: Final = 48
+"""Texts of each of the first two lists that may be looked at next."""
+LOOKS: Final = LOOKS_NEAR, LOOKS_INSIDE, LOOKS_MOST, FURTHER
+"""For native code."""
+NO_KEYS: Final[Keys] = np.empty(0, np.uint64)
 
 POINTER_SLICE = 64
 """Page pointers in the first read; the pages of a body that thousands of URLs share are read in slices."""
@@ -81,17 +81,8 @@ MAX_CACHED_CONDITIONS = 128
 OLDEST_COST = 6
 """Cost of one in the cache, in qualifiers."""
 
-SLICE_POSTINGS = 4096
-_MOST_KEY = (1 << 64) - 1
-REMOVED_AT_ONCE = 256
-"""Postings verified again and removed while the lock is taken once: a few milliseconds."""
-
 Fits: TypeAlias = Callable[[PagePointer], bool]
 """Whether a page fits."""
-IsLive: TypeAlias = Callable[[PagePointer, bytes], bool]
-"""Whether a page's version is live, and (if a body is named) has a body checksum with this prefix."""
-Posting: TypeAlias = tuple[bytes, bytes]
-"""Row key and qualifier."""
 _END: Final = PagePointer(1 << 64, b"")
 """After every page."""
 _BEGIN: Final = PagePointer(0, b"")
@@ -100,6 +91,171 @@ _new_tuple = tuple.__new__
 _BODY = bytes((POSTING_BODY,))
 _TEXT = bytes((POSTING_TEXT,))
 _CACHED_KINDS = (POSTING_BODY, POSTING_TEXT)
+
+
+# --- keys of texts
+
+
+class IndexQuery(NamedTuple):
+    """What a page asks the index, and what it is posted under.
+
+    Attributes:
+        band_keys: of its sketch, depth by depth.
+        fingerprints: all under which it is posted; a large page does not ask for all of them.
+        runs: of its fingerprints, length by length.
+        own_number: of its text.
+        more: so many more texts are wanted than are looked at otherwise.
+    """
+
+    band_keys: Keys
+    fingerprints: Keys
+    runs: Keys
+    own_number: int
+    more: int = 0
+
+    def first_keys(self) -> tuple[Keys, Keys]:
+        """The first keys of all chains that are posted: its bands', and its fingerprints."""
+        return self.band_keys[:BANDS], self.fingerprints
+
+
+class Proposal(NamedTuple):
+    """What the index answers.
+
+    Attributes:
+        numbers: of texts, in the order in which to look at them.
+        candidates: different texts found, looked at or not.
+        has_own: whether the page's own text is among them: it is posted already.
+        further: texts that come next, where the others are no more than alike.
+        is_crowded: half of the bands, or all fingerprints, ended in full buckets: texts may have been left out.
+        further_keys: those of chains beyond their first that were asked for, and of a text in the middle of a crowd
+            those of its second buckets: a text is posted under them as well.
+    """
+
+    numbers: list[int]
+    candidates: int
+    has_own: bool
+    further: list[int]
+    is_crowded: bool
+    further_keys: Keys
+
+
+class NewPostings:
+    """Postings of a batch: its later pages see them at once, other pages after the commit.
+
+    Attributes:
+        rows: its additions to rows of the table: qualifiers in order, each once.
+        recent: texts that it posts, if buckets are not rows; None if there are none.
+    """
+
+    __slots__ = ("recent", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, list[bytes]] = {}
+        self.recent: docstore_native.Postings | None = None
+
+    def add(self, qualifier: bytes, row_keys: Iterable[bytes]) -> None:
+        """Add a posting to rows."""
+        rows = self.rows
+        for row_key in row_keys:
+            ordered = rows.setdefault(row_key, [])
+            if not ordered:  # most rows have one page
+                ordered.append(qualifier)
+            elif qualifier not in ordered[(at := bisect_left(ordered, qualifier)) : at + 1]:
+                ordered.insert(at, qualifier)
+
+    def mutations(self) -> list[RowMutations]:
+        """The rows to write with the batch."""
+        return [
+            _new_tuple(
+                RowMutations,
+                (TABLE, row_key, [_new_tuple(SetCell, (FAMILY, qualifier, 0, b"")) for qualifier in qualifiers]),
+            )
+            for row_key, qualifiers in self.rows.items()
+        ]
+
+
+NOTHING_NEW: Final = NewPostings()
+"""For look-ups in committed postings only."""
+
+
+class TextIndex(Protocol):
+    """The first step of a look-up: key -> the first `BUCKET_LIMIT` texts that were posted under it.
+
+    `runs.RunIndex` keeps it in files, and is owned by one process; on HBase it is rows.
+    """
+
+    def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
+        """Look up the keys of a page, also in the postings of its batch, and rank the texts.
+
+        A key is the first of a chain: bands of more and more bins, runs of more and more shingles (LSH Forest: Bawa,
+        Condie, Ganesan 2005).  A bucket that is full stays full, and the texts after its first are posted under the
+        next key of the chain as well, so a look-up goes along each chain until a bucket has room.
+        """
+        ...
+
+    def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
+        """Add a text to the postings of a batch.
+
+        Args:
+            new: of the batch.
+            text: its number.
+            keys: (m,) uint64 each; no key twice: `IndexQuery.first_keys`, then further ones.
+        """
+        ...
+
+    def log(self, new: NewPostings) -> list[RowMutations]:
+        """Mutations to write with a batch in addition to its rows."""
+        return []
+
+    def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
+        """After a commit: look-ups include its postings; see `Committer.followers`."""
+        return
+
+    def texts_in_order(self) -> Keys | None:
+        """Numbers of all texts in the order of posting, (n,) uint64; a text that was posted twice is there twice.
+
+        None if the order is unknown.  It decides which texts are the first of a bucket.
+        """
+        return None
+
+    def begin_prune(self) -> None:
+        """Call before the live texts are collected for `prune`, while no batch is in flight."""
+        return
+
+    def prune(self, live: Keys) -> int:
+        """Drop postings of removed texts; may wait until there are many.  Writers continue meanwhile.
+
+        Args:
+            live: (n,) uint64, the numbers of texts that were live since `begin_prune`, ascending; texts posted since,
+                or seen by a look-up as posted, count as live.
+        Returns:
+            Dropped postings.
+        """
+        return 0
+
+    def close(self) -> None:
+        """Close files; a second call does nothing."""
+        return
+
+
+def propose(query: IndexQuery, find: Callable[[Keys], tuple[Numbers, Keys]]) -> Proposal:
+    """Go along the chains of a page with look-ups by a function, and rank what it finds.
+
+    Args:
+        query: of the page.
+        find: takes keys, (m,) uint64; gives for each posting the index of its key, ascending, and its text number.
+    """
+    found = docstore_native.propose(query, BUCKET_LIMIT, LOOKS, lambda keys: find(np.frombuffer(keys, np.uint64)))
+    return proposal_of(found)
+
+
+def proposal_of(found: docstore_native.Proposed) -> Proposal:
+    """A proposal as native code gives it."""
+    *fields, further_keys = found
+    return _new_tuple(Proposal, (*fields, np.frombuffer(further_keys, np.uint64) if further_keys else NO_KEYS))
+
+
+# --- rows of postings
 
 
 class Posted(NamedTuple):
@@ -137,6 +293,24 @@ def page_of(posting_row: bytes, qualifier: bytes) -> PagePointer:
     pointer = _pointer(qualifier)
     is_name = posting_row[0] in (POSTING_PAYLOAD_DIGEST, POSTING_DOCNO)
     return PagePointer(TIMESTAMP_MAX - pointer.timestamp, pointer.row_key) if is_name else pointer
+
+
+def stored_postings(engine: Engine, row_key: bytes, last: bytes = b"") -> Iterator[bytes]:
+    """The committed qualifiers of a row of postings after one of them, in order, read in slices."""
+    limit = NEXT_POINTERS
+    while True:
+        spec = ReadSpec((FAMILY,), cell_limit=limit, after=Position(FAMILY, last, 0) if last else None)
+        cells = engine.read_row(TABLE, row_key, spec)
+        for cell in cells:
+            yield cell.qualifier
+        if len(cells) < limit:
+            return
+        last, limit = cells[-1].qualifier, min(limit * 4, MOST_POINTERS)
+
+
+def number_of(row_key: bytes) -> int:
+    """The number of the text of a row: the row of its pages, or of those with a title."""
+    return int.from_bytes(row_key[1 : 1 + TEXT_NUMBER_BYTES], "big")
 
 
 def titled_row(number: bytes, title: str) -> bytes:
@@ -277,17 +451,17 @@ class HashIndex:
     Attributes:
         gone_seen: number of `note_gone` calls.
 
-    Not thread-safe: one sequencer owns it; a reader makes its own over the same engine and buckets.
+    Not thread-safe: one sequencer owns it; a reader makes its own over the same engine and text index.
 
     Args:
         engine: has the postings.
-        buckets: first step of a look-up.
+        texts: the first step of a look-up.
         caches: cache rows of texts and bodies; then `follow` must be called for each commit.
     """
 
-    def __init__(self, engine: Engine, buckets: Buckets, *, caches: bool = False) -> None:
+    def __init__(self, engine: Engine, texts: TextIndex, *, caches: bool = False) -> None:
         self._engine = engine
-        self._buckets = buckets
+        self._texts = texts
         self._rows: LruCache[bytes, CachedRow] | None = None
         if caches:
             self._rows = LruCache(MAX_CACHED_ROWS, lambda row: 1 + len(row[0]) + OLDEST_COST * len(row[1]))
@@ -329,21 +503,10 @@ class HashIndex:
         """The qualifiers of a row after one of them, read in slices."""
         pending = new.rows.get(row_key, [])
         pending = pending[bisect_left(pending, last) :]
-        for qualifier in merge(self._stored_after(row_key, last), pending):
+        for qualifier in merge(stored_postings(self._engine, row_key, last), pending):
             if qualifier > last:
                 yield qualifier
                 last = qualifier
-
-    def _stored_after(self, row_key: bytes, last: bytes) -> Iterator[bytes]:
-        limit = NEXT_POINTERS
-        while True:
-            spec = ReadSpec((FAMILY,), cell_limit=limit, after=Position(FAMILY, last, 0))
-            cells = self._engine.read_row(TABLE, row_key, spec)
-            for cell in cells:
-                yield cell.qualifier
-            if len(cells) < limit:
-                return
-            last, limit = cells[-1].qualifier, min(limit * 4, MOST_POINTERS)
 
     def oldest_with_body(
         self, body_checksum: bytes, row_key: bytes, fits: Fits, condition: Hashable, new: NewPostings = NOTHING_NEW
@@ -478,7 +641,7 @@ class HashIndex:
         if last is not None and last[0] is analysis and last[1] is new and last[2] == state:
             return last[3]
         query = index_query(analysis)
-        proposal = self._buckets.propose(query, new)
+        proposal = self._texts.propose(query, new)
         while self.gone_seen:
             left = [number for number in proposal.numbers if not self._is_gone(number, new)]
             hidden = len(proposal.numbers) - len(left)
@@ -487,7 +650,7 @@ class HashIndex:
                 proposal = proposal._replace(numbers=left[:MOST_LOOKS], further=further)
                 break
             query = query._replace(more=2 * hidden)
-            proposal = self._buckets.propose(query, new)
+            proposal = self._texts.propose(query, new)
         self._last = analysis, new, state, proposal
         return proposal
 
@@ -531,12 +694,12 @@ class HashIndex:
             proposal = self.propose(analysis, new)
             if not proposal.has_own:  # else an earlier page with this text posted it, and may be gone
                 keys = analysis.band_keys[:BANDS], analysis.fingerprints, proposal.further_keys
-                self._buckets.post(new, int.from_bytes(text_number(text_checksum), "big"), *keys)
+                self._texts.post(new, int.from_bytes(text_number(text_checksum), "big"), *keys)
         new.add(_qualifier(pointer), posting_rows(analysis.body_checksum, text_checksum, analysis.title))
 
     def mutations(self, new: NewPostings) -> list[RowMutations]:
         """Mutations to write with a batch."""
-        return new.mutations() + self._buckets.log(new)
+        return new.mutations() + self._texts.log(new)
 
     def follow(self, written: Sequence[RowMutations], known: bool) -> None:
         """After a commit: update the cached postings that it changed; see `Committer.followers`."""
@@ -549,7 +712,7 @@ class HashIndex:
                 continue
             added = [mutation.qualifier for mutation in mutations if isinstance(mutation, SetCell)]
             if added and self.gone_seen and row_key[0] == POSTING_TEXT:
-                self._gone.drop(_number(row_key[1:]))
+                self._gone.drop(number_of(row_key))
             if rows is None:
                 continue
             if row_key in absent:
@@ -591,121 +754,3 @@ class HashIndex:
         spec = ReadSpec((FAMILY,), qualifier_prefix=here, cell_limit=1)
         rows = posting_rows(body_checksum, text_checksum, title)
         return all([cell.qualifier for cell in self._engine.read_row(TABLE, row, spec)] == [here] for row in rows)
-
-
-# --- pruning
-
-
-class Pruner:
-    """Removes stale postings: after deletes and expiry, as a part of compaction.
-
-    It goes from pages to buckets: the posting of a page is removed if the page is gone, that of a bucket if its text
-    has no page.  A text's own row is removed before its buckets, because a writer that sees it adds no buckets.
-    Every removal is verified again under the writers' lock.
-
-    Args:
-        engine: has the postings.
-        buckets: have those of texts, if they are not rows.
-        is_live: of a page; takes b"" for any body.
-        likely: `page_key` of pages and bodies that were live a moment ago, ascending: few others are looked up.
-        lock: writers hold it from a page's verdict to its commit.
-        commit: writes a plan, under the lock.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        buckets: Buckets,
-        is_live: IsLive,
-        lock: AbstractContextManager[object],
-        commit: Callable[[Plan], None],
-        likely: Keys = NO_KEYS,
-    ) -> None:
-        self._engine = engine
-        self._buckets = buckets
-        self._is_live = is_live
-        self._likely = likely
-        self._lock = lock
-        self._commit = commit
-
-    def run(self) -> int:
-        """Go through all postings; -> number of removed postings."""
-        kinds = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT)
-        removed = sum(map(self._sweep, kinds))
-        with self._lock:
-            self._buckets.begin_prune()
-        live = self._texts()
-        for postings in _slices(self._postings_of_bands()):
-            numbers = np.fromiter((_number(qualifier) for _, qualifier in postings), np.uint64, len(postings))
-            removed += self._remove([postings[i] for i in _missing(numbers, live)], self._text_is_gone)
-        return removed + self._buckets.prune(live)
-
-    def _sweep(self, kind: int) -> int:
-        removed = 0
-        for postings in _slices(self._postings(kind)):
-            keys = np.fromiter((page_key(*_page_and_body(posting)) for posting in postings), np.uint64, len(postings))
-            unsure = (postings[place] for place in _missing(keys, self._likely))
-            removed += self._remove([posting for posting in unsure if self._page_is_gone(posting)], self._page_is_gone)
-        return removed
-
-    def _remove(self, postings: Sequence[Posting], is_gone: Callable[[Posting], bool]) -> int:
-        removed = 0
-        for start in range(0, len(postings), REMOVED_AT_ONCE):
-            with self._lock:
-                gone = [posting for posting in postings[start : start + REMOVED_AT_ONCE] if is_gone(posting)]
-                rows = (RowMutations(TABLE, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone)
-                self._commit(Plan(rows))
-            removed += len(gone)
-        return removed
-
-    def _page_is_gone(self, posting: Posting) -> bool:
-        return not self._is_live(*_page_and_body(posting))
-
-    def _text_is_gone(self, posting: Posting) -> bool:
-        return not self._engine.qualifiers(TABLE, _TEXT + posting[1], 1)
-
-    def _texts(self) -> Keys:
-        """Numbers of the texts that have a page, ascending: 8 bytes each."""
-        numbers = array("Q")
-        for row in self._engine.scan(TABLE, _TEXT, bytes((POSTING_TEXT + 1,)), ReadSpec(cell_limit=1)):
-            numbers.append(_number(row.row_key[1:]))
-        return np.unique(np.frombuffer(numbers, np.uint64)) if numbers else np.empty(0, np.uint64)
-
-    def _postings_of_bands(self) -> Iterator[Posting]:
-        """Postings of buckets that are not full: a full one leads look-ups to longer keys, so it must stay full."""
-        for row in self._engine.scan(TABLE, bytes((POSTING_BAND,)), bytes((POSTING_BAND + 1,))):
-            if len(row.cells) < BUCKET_LIMIT:
-                for cell in row.cells:
-                    yield row.row_key, cell.qualifier
-
-    def _postings(self, kind: int) -> Iterator[Posting]:
-        for row in self._engine.scan(TABLE, bytes((kind,)), bytes((kind + 1,))):
-            for cell in row.cells:
-                yield row.row_key, cell.qualifier
-
-
-def page_key(pointer: PagePointer, body: bytes) -> int:
-    """A page, with the head of its body's checksum or b"", as a key of `Pruner`: in memory only."""
-    return hash((pointer, body)) & _MOST_KEY
-
-
-def _page_and_body(posting: Posting) -> tuple[PagePointer, bytes]:
-    row_key, qualifier = posting
-    return page_of(row_key, qualifier), row_key[1:] if row_key[:1] == _BODY else b""
-
-
-def _number(text_number: bytes) -> int:
-    return int.from_bytes(text_number[:TEXT_NUMBER_BYTES], "big")
-
-
-def _missing(numbers: Keys, live: Keys) -> list[int]:
-    """Positions of the numbers that are not live."""
-    if not len(live):
-        return list(range(len(numbers)))
-    places = np.minimum(np.searchsorted(live, numbers), len(live) - 1)
-    return [int(place) for place in np.flatnonzero(live[places] != numbers)]
-
-
-def _slices(postings: Iterator[Posting]) -> Iterator[list[Posting]]:
-    while part := list(islice(postings, SLICE_POSTINGS)):
-        yield part

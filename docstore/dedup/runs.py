@@ -1,348 +1,518 @@
-"""Sorted immutable runs of postings: their content, merging and pruning, and their files.
+"""The index of a store in a directory: sorted runs in files, and a log in the engine.
 
-A posting is (key, text number).  A run mixes each 64-bit key, keeps its highest `RUN_KEY_BITS` bits, and names its
-texts by their place in a table of the run.  So one posting packs into one uint64, ``key << 24 | place``, and building
-or merging runs is sorting integers.  On disk the sorted postings are cut into slices of the key space, a few thousand
-keys each (docs/format.md has their bits): some 4 bytes a posting, one bucket read a look-up.  A run is written
-sequentially and never changed: texts, slices, index of the slices, and a footer that describes it.
+Committed postings are found after any crash.  The native object `Runs` has them: levels of runs, a table in memory (the
+memtable), look-ups, merges.  `RunIndex` owns it, its files and its log; nobody else changes them.
 
-Bounds: for each key a run keeps the first `bucket_limit` texts.  A key that agrees in 40 bits by chance is a false
-candidate: n / 2**40 a look-up, 1 in 3,000 at 360 million postings; the detector verifies every candidate anyway.  A
-bucket with `bucket_limit` texts stays full although some of them are gone: the run may lack later texts of that key,
-which are found under longer keys, and look-ups try these if a bucket is full (`Buckets.propose`).
+*Log.*  Each group that posts is one row of a log, committed with the group's other rows, so there is one commit point.
+After the commit its texts go into the memtable; if its outcome is unknown, after the next commit shows it.  At open the
+log gives what the runs lack.  Each row names the first group whose runs were not known to be durable, so lost runs are
+detected, and rows of groups before it are deleted.  The index is derived data: its failures never fail a write, and are
+repaired later.  If runs are damaged or missing, all texts are posted again from the stored pages.
 
-Files are named by the groups of a run, and memory-mapped.  One background thread syncs, unlinks and merges, so that no
-caller waits for a large fsync, for unmapping a large file or for a merge.  Short tasks come first, in FIFO order;
-between them the smallest merge advances by one bounded step, written and synced as it grows.  A run is written under
-another suffix and renamed after its fsync, so a file with the name of a run is complete, also after power loss; the
-sources of a merge are removed only after that.  After the first failure no later task runs, and the next call raises
-the error.
+*Runs.*  A run keeps 40 bits of each key (docs/format.md), and the first `BUCKET_LIMIT` texts of it.  A key that agrees
+by chance is a false candidate, 1 in 3,000 look-ups at 360 million postings; the detector verifies every candidate.  A
+full bucket stays full although some of its texts are gone: later ones are found under longer keys.
+
+*Files.*  A run is named by its groups, ``first-end``, written sequentially, memory-mapped, and never changed.  After a
+crash the runs that no other run covers are the index; unfinished files are ignored.  One background thread syncs,
+unlinks and merges, so that no caller waits for a large fsync, for unmapping a large file or for a merge.  Short tasks
+come first; between them the smallest merge advances by one bounded step.  A run is written under another suffix and
+renamed after its fsync, so a file with the name of a run is complete, also after power loss; the sources of a merge are
+removed only after that.  After the first failure no later task runs, and the next call raises the error.
 """
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
-import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
-from zlib import crc32
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.compiled import docstore_native
-from docstore.model.errors import (
-    CorruptionError,
-    DocstoreError,
-    InvalidArgument,
-    StorageError,
-    StoreUnavailable,
-    UnsupportedFormat,
+from docstore.dedup.index import (
+    BUCKET_LIMIT,
+    LOOKS,
+    NOTHING_NEW,
+    IndexQuery,
+    NewPostings,
+    Proposal,
+    TextIndex,
+    proposal_of,
 )
+from docstore.model.codec import decode_varint
+from docstore.model.errors import CorruptionError, DocstoreError, StorageError, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import (
-    RUN_BUCKET_BITS,
-    RUN_FOOTER,
-    RUN_FOOTER_BYTES,
-    RUN_FORMAT_VERSION,
-    RUN_LIST_HEAD_BITS,
-    RUN_MAGIC,
+    RUN_LOG_CELL_TEXTS,
+    RUN_LOG_FAMILY,
+    RUN_LOG_PREFIX,
     RUN_PART_SUFFIX,
-    RUN_PLACE_BITS,
+    RUN_REBUILD_ROW,
     RUN_SUFFIX,
     RUN_TEXT_GONE,
-    TEXT_NUMBER_BYTES,
 )
 from docstore.model.sets import Keys
+from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
+from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.files import AppendFile, Files, translated
 
-MAX_SLICE_BITS: Final = 24
-LIST_LIMIT: Final = (1 << RUN_LIST_HEAD_BITS[0]) + 1
-"""Texts of one key that a slice can hold."""
-UNIT_BYTES: Final = 8
-PART_NAMES: Final = "texts", "slices", "index"
+Texts: TypeAlias = Iterable[IndexQuery]
+TABLE: Final = "meta"
+FLUSH_TEXTS: Final = 2048
+FLUSH_POSTINGS: Final = 1 << 17
+"""The memtable is flushed at so many postings, however few texts they are of: some 5 MB in native code."""
+GROUP_TEXTS: Final = 256
+"""Texts that a rebuild posts together."""
 SYNC_BYTES: Final = 8 << 20
 """Bytes before the next fsync of a merge: a commit of the engine waits for at most so much of it."""
-_BUCKET_KEYS: Final = 16
-"""Average keys in a bucket, at most."""
-_TEXTS_A_STEP: Final = 1 << 18
-_BYTES_A_STEP: Final = 1 << 22
-_SLICES_A_STEP: Final = 128
-"""Slices in a step of a merge: 300,000 keys, some hundredths of a second in native code."""
-_GONE: Final = np.uint64((1 << 64) - 1)
-"""In place of the new place of a text, for native code."""
+_MERGED_AT_CLOSE_BYTES: Final = 32 << 20
+_TRIMMED_AT_ONCE: Final = 256
+_RETRY_TEXTS: Final = 256
+_WORTH_A_REBUILD: Final = 4
+_LOG_END: Final = RUN_LOG_PREFIX[:-1] + bytes((RUN_LOG_PREFIX[-1] + 1,))
 _DIGITS: Final = 16
-# --- one run
+
+_LOG: Final = logging.getLogger(__name__)
 
 
-class Shape(NamedTuple):
-    """How a run is cut: ``2**slice_bits`` slices; places take `place_bits`."""
-
-    slice_bits: int
-    place_bits: int
+# --- the index and its log
 
 
-def shape_of(keys: int, texts: int) -> Shape:
-    """The shape of a run of at most so many keys: 8 to 16 of them in a bucket."""
-    bits = (keys // _BUCKET_KEYS).bit_length()
-    return Shape(min(max(bits - RUN_BUCKET_BITS, 0), MAX_SLICE_BITS), max(texts - 1, 0).bit_length())
-
-
-class Layout(NamedTuple):
-    """Offsets of the parts of a run in its file, in bytes."""
-
-    texts: int
-    slices: int
-    slice_index: int
-    footer: int
-
-
-def _padded(length: int) -> int:
-    return -(-length // UNIT_BYTES) * UNIT_BYTES
-
-
-def _layout(texts: int, slices_bytes: int, slice_bits: int) -> Layout:
-    slices = len(RUN_MAGIC) + _padded(texts * TEXT_NUMBER_BYTES)
-    index = slices + slices_bytes
-    return Layout(len(RUN_MAGIC), slices, index, index + _padded(((1 << slice_bits) + 1) * 4))
-
-
-class Run:
-    """A sorted immutable run over a buffer.
+class _Pruning:
+    """State of a pruning.
 
     Attributes:
-        postings: number of postings.
-        keys: number of different keys.
-        texts: number of texts.
-        shape: bits of slices and places.
-        layout: offsets of its parts.
-        buffer: (bytes,) uint8.
+        live: numbers of texts that stay, ascending; None until they are known.
+        kept: texts that stay because they were posted since, or a look-up saw them while `live` was unknown.
     """
 
-    def __init__(self, buffer: NDArray[np.uint8]) -> None:
-        """Read a run's footer.
+    def __init__(self) -> None:
+        self.live: Keys | None = None
+        self.kept: set[int] = set()
+
+    def stays(self, text: int) -> bool:
+        """Whether the postings of a text will still exist after the pruning."""
+        if self.live is None:
+            self.kept.add(text)
+            return True
+        at = int(np.searchsorted(self.live, np.uint64(text)))
+        return text in self.kept or (at < len(self.live) and int(self.live[at]) == text)
+
+
+class RunIndex(TextIndex):
+    """The index of a single process: the engine's `single_writer` must hold.
+
+    Thread-safe; one thread at a time posts.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        folder: Path,
+        texts: Callable[[], Texts],
+        files: Files | None = None,
+        *,
+        lower: RunIndex | None = None,
+        flush_texts: int = FLUSH_TEXTS,
+    ) -> None:
+        """Open the runs in a folder and replay the log.
 
         Args:
-            buffer: (bytes,) uint8, for instance a read-only memory map; kept, not copied.
+            engine: has the log.
+            folder: of the runs; created if it does not exist.
+            texts: gives every text of the index, from the stored pages; called if runs are damaged or missing.
+            files: the file system.
+            lower: for a dry run, the index of the store under this one: look-ups see its postings first.
+            flush_texts: texts in the memtable before it is flushed.
         Raises:
-            CorruptionError: the run is cut, or the footer is damaged.
-            UnsupportedFormat: another format version.
+            StorageError: the folder cannot be read or created, or the engine cannot be read.
         """
-        head = buffer[: len(RUN_MAGIC)].tobytes()
-        foot = buffer[-RUN_FOOTER_BYTES:].tobytes()
-        if head != RUN_MAGIC:
-            raise CorruptionError("not a run of postings", offset=0, expected=repr(RUN_MAGIC), found=repr(head))
-        at = max(len(buffer) - RUN_FOOTER_BYTES, 0)
-        if not foot.startswith(RUN_MAGIC):
+        self._engine = engine
+        self._folder = folder
+        self._all_texts = texts
+        self._files = Files() if files is None else files
+        self._lower = lower
+        self._flush_texts = flush_texts
+        self._lock: AbstractContextManager[object] = threading.RLock() if lower is None else lower._lock
+        """Guards all fields below."""
+        self._has_written = False
+        self._unknown: list[int] = []
+        """Groups whose outcome the next commit shows."""
+        self._following: int | None = None
+        """The group that `follow` is working on."""
+        self._writes_since_failure = 0
+        """1 and the texts posted since the index failed; 0 while it works."""
+        self._pruning: _Pruning | None = None
+        self._storage = RunFiles(folder, self._files)
+        try:
+            self._open()
+        except (CorruptionError, UnsupportedFormat) as error:
+            _LOG.warning(
+                "the detector's index in %s is rebuilt from the stored pages, as `docstore tool reindex` would: %s",
+                folder,
+                error,
+            )
+            self.rebuild()
+
+    # --- opening
+
+    def _open(self) -> None:
+        """Open runs and log over a fresh storage; this object changes only if all of it succeeds."""
+        if self._engine.read_row(TABLE, RUN_REBUILD_ROW):
+            raise CorruptionError("an earlier rebuild of the runs was not finished", path=str(self._folder))
+        runs = docstore_native.Runs(BUCKET_LIMIT, self._flush_texts, FLUSH_POSTINGS)
+        for name in sorted(self._storage.names(), key=lambda name: (name.first, -name.end)):
+            if not runs.open(*name, self._storage.open(name)):
+                self._storage.remove(name)  # covered by a merged run
+        rows = [(_number_of(row.row_key), [cell.value for cell in row.cells]) for row in self._log_rows()]
+        durable_end = decode_varint(rows[-1][1][0])[0] if rows else 0
+        if durable_end > runs.end:
             raise CorruptionError(
-                "run of postings is cut short", offset=at, expected=repr(RUN_MAGIC), found=repr(foot[:8])
+                "runs of postings are missing",
+                path=str(self._folder),
+                expected=f"groups below {durable_end}",
+                found=f"groups below {runs.end}",
             )
-        stored, computed = int.from_bytes(foot[-4:], "little"), crc32(foot[:-4])
-        if stored != computed:
-            raise CorruptionError("run footer is damaged", offset=at, expected=f"{computed:08x}", found=f"{stored:08x}")
-        _, version, slice_bits, place_bits, texts, keys, postings, slices_bytes, *checksums = struct.unpack(
-            RUN_FOOTER, foot[:-4]
-        )
-        if version != RUN_FORMAT_VERSION:
-            raise UnsupportedFormat(
-                f"run of postings of format {version}, this docstore knows {RUN_FORMAT_VERSION}; it is rebuilt from "
-                "the stored pages"
-            )
-        self.layout = _layout(texts, slices_bytes, slice_bits)
-        if self.layout.footer != at:
-            raise CorruptionError("run of postings is cut short", expected=f"{self.layout.footer} bytes", found=f"{at}")
-        self.buffer = buffer
-        self.postings: int = postings
-        self.keys: int = keys
-        self.texts: int = texts
-        self.shape = Shape(slice_bits, place_bits)
-        self._checksums: list[int] = checksums
-        self._text_words = buffer[self.layout.texts : self.layout.texts + texts * TEXT_NUMBER_BYTES].view("<u2")
+        self._writes_since_failure = 0
+        for number, cells in rows:
+            if number >= runs.next:
+                self._add(runs, number, cells)
+        self._runs = runs
+        self._log = [number for number, _ in rows]
+        self._newest = self._log[-1] if rows else -1
+        self._next = runs.next
+        self._durable_end = self._logged_durable = durable_end
+        """Groups below the first number are in durable runs; the second is the number in the newest row."""
+        self._unknown = []
+        self._pruning = None  # the state on disk is known again
+
+    def _log_rows(self) -> Iterator[ScannedRow]:
+        return self._engine.scan(TABLE, RUN_LOG_PREFIX, _LOG_END)
 
     @property
-    def storage_bytes(self) -> int:
-        """Size of its file."""
-        return len(self.buffer)
+    def is_new(self) -> bool:
+        """Whether nothing was ever written here."""
+        return not self._log and self._next == 0
 
-    def view(self) -> docstore_native.RunView:
-        """A view for look-ups and merges.
+    def rebuild(self) -> int:
+        """Rebuild all runs from the stored texts; no other thread may write meanwhile.
+
+        Returns:
+            Number of texts in the runs.
+        Raises:
+            StorageError: no space; the next open starts again.
+        """
+        with self._lock:
+            begun = SetCell(RUN_LOG_FAMILY, b"", 0, b"")
+            self._engine.mutate_rows([RowMutations(TABLE, RUN_REBUILD_ROW, [begun])], Durability.SYNC)
+            self._storage.close()
+            self._storage = storage = RunFiles(self._folder, self._files)
+            try:
+                for name in storage.names():
+                    storage.remove(name)
+                storage.finish_merges()
+                runs = docstore_native.Runs(BUCKET_LIMIT, self._flush_texts, FLUSH_POSTINGS)
+                source = iter(self._all_texts())
+                total = 0
+                while group := list(islice(source, GROUP_TEXTS)):
+                    total += len(group)
+                    new = docstore_native.Postings()
+                    for query in group:  # as its page would be posted
+                        proposal = proposal_of(runs.propose(query, LOOKS, new))
+                        if not proposal.has_own:
+                            new.post(query.own_number, *query.first_keys(), proposal.further_keys)
+                    runs.add(runs.next, new.log(0, RUN_LOG_CELL_TEXTS))
+                    self._settle(runs)
+                while runs.is_merging:
+                    storage.finish_merges()
+                    self._settle(runs)
+                storage.finish_merges()
+            finally:
+                storage.close()
+            log = _log_row(runs.end, runs.log(RUN_LOG_CELL_TEXTS))
+            old = {row.row_key for row in self._log_rows()}
+            rows = [log._replace(mutations=[DeleteRow(), *log.mutations])]
+            rows += (RowMutations(TABLE, key, [DeleteRow()]) for key in (*(old - {log.row_key}), RUN_REBUILD_ROW))
+            self._engine.mutate_rows(rows, Durability.SYNC)
+            self._storage = RunFiles(self._folder, self._files)
+            self._open()
+            return total
+
+    def damaged(self) -> list[str]:
+        """Damage of the runs; reads all of them."""
+        damage = []
+        with self._lock:
+            try:
+                self._storage.finish_merges()
+                names = self._storage.names()
+            except DocstoreError as error:  # a background task failed, such as one that met a damaged run
+                return [str(error)]
+            for name in names:
+                try:
+                    parts = docstore_native.Run(*name, self._storage.open(name)).damaged_parts()
+                except CorruptionError as error:
+                    parts = [str(error)]
+                damage += [f"run {name.first:x}-{name.end:x}: {part}" for part in parts]
+        return damage
+
+    # --- looking up
+
+    def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
+        """See `TextIndex`."""
+        with self._lock:
+            if self._unknown:
+                self._take_unknown()
+            lower = self._lower
+            if lower is not None:
+                lower._take_unknown()
+            try:
+                found = self._runs.propose(query, LOOKS, new.recent, None if lower is None else lower._runs)
+            except CorruptionError as error:  # runs are not verified at open: that would read all of them
+                (lower or self)._rebuild_after(error)
+                found = self._runs.propose(query, LOOKS, new.recent, None if lower is None else lower._runs)
+            proposal = proposal_of(found)
+            if proposal.has_own and self._pruning is not None and not self._pruning.stays(query.own_number):
+                proposal = proposal._replace(has_own=False)
+        return proposal
+
+    def texts_in_order(self) -> Keys:
+        """See `TextIndex`: those of the runs, then those that are in no run yet."""
+        with self._lock:
+            self._take_unknown()
+            return np.concatenate([_texts_of(self._runs), np.frombuffer(self._runs.recent_texts(), np.uint64)])
+
+    # --- writing
+
+    def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
+        """See `TextIndex`."""
+        if new.recent is None:
+            new.recent = docstore_native.Postings()
+        new.recent.post(text, *keys)
+        if self._pruning is not None:  # stored postings may be dropped
+            with self._lock:
+                if self._pruning is not None:
+                    self._pruning.kept.add(text)
+
+    def log(self, new: NewPostings) -> list[RowMutations]:
+        """See `TextIndex`: one row of the log; also if the log is empty, to mark that there is an index."""
+        if new.recent is None and self._log:
+            return []
+        posted = docstore_native.Postings() if new.recent is None else new.recent
+        return [_log_row(self._next, posted.log(self._durable_end, RUN_LOG_CELL_TEXTS))]
+
+    def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
+        """See `TextIndex`: the row of the log has the postings of the commit."""
+        with self._lock:
+            for table, row_key, mutations in rows:
+                if table != TABLE or not row_key.startswith(RUN_LOG_PREFIX):
+                    continue
+                number = _number_of(row_key)
+                if number == self._following:  # an interrupt stopped this: postings may be missing in memory
+                    self._recover(_RETRY_TEXTS + 1)
+                self._following = number
+                if number not in self._log:  # else the runs were opened again, and the row was replayed
+                    self._next = number + 1
+                    self._log.append(number)
+                    if known:
+                        cells = [cell.value for cell in mutations if isinstance(cell, SetCell)]
+                        self._logged_durable, _ = decode_varint(cells[0])
+                        self._take(number, cells)
+                    else:
+                        self._unknown.append(number)
+                self._following = None
+
+    def _take_unknown(self) -> None:
+        """Take groups of unknown outcome that the log has, without waiting for the next commit."""
+        while self._unknown:
+            number, *others = self._unknown
+            cells = self._logged(number)
+            if not cells:
+                return
+            self._unknown = []
+            self._take(number, cells)
+            self._unknown += others
+
+    def _logged(self, number: int) -> list[bytes]:
+        return [cell.value for cell in self._engine.read_row(TABLE, _log_key(number))]
+
+    def _take(self, number: int, cells: Sequence[bytes]) -> None:
+        """Take the texts of a group into the memtable, after those of earlier groups of unknown outcome."""
+        self._newest, self._has_written = number, True
+        unknown, self._unknown = self._unknown, []  # whether they were written can be read now
+        groups = [*((group, self._logged(group)) for group in unknown), (number, cells)]
+        texts = 0
+        try:
+            if groups[0][0] < self._runs.next:
+                raise CorruptionError("the runs were rebuilt while a group was written", path=str(self._folder))
+            for group, its_cells in groups:
+                texts = self._add(self._runs, group, its_cells)
+        except CorruptionError as error:
+            self._rebuild_after(error)
+            return
+        if self._writes_since_failure:
+            self._recover(texts)
+        else:
+            self._trim()
+
+    def _add(self, runs: docstore_native.Runs, number: int, cells: Sequence[bytes]) -> int:
+        """Take a group of the log into the memtable; -> number of its texts.
+
+        If the disk fails, its postings stay in memory and in the log.
+        """
+        texts = runs.add(number, cells)
+        try:
+            self._settle(runs)
+        except CorruptionError:
+            raise
+        except DocstoreError as error:
+            if not self._writes_since_failure:
+                _LOG.warning("the detector's index in %s continues in memory and in its log: %s", self._folder, error)
+                self._writes_since_failure = 1
+        return texts
+
+    def _adopt(self, runs: docstore_native.Runs) -> None:
+        """Replace the sources of finished merges, and remove their files."""
+        for name in self._storage.merged():
+            replaced = runs.adopt(*name, self._storage.open(name))
+            while replaced:
+                self._storage.remove(Span(*replaced[-1].span), replaced.pop())
+
+    def _settle(self, runs: docstore_native.Runs) -> None:
+        """Adopt finished merges, flush a full memtable, and begin the next merges.
 
         Raises:
-            CorruptionError: its parts do not fit its footer.
+            CorruptionError: a run is damaged.
+            StorageError: a run cannot be written; the log still has the postings.
         """
-        buffer = self.buffer.view()
-        buffer.flags.writeable = False
-        return docstore_native.RunView(buffer, self.layout, *self.shape)
+        storage = self._storage
+        self._adopt(runs)
+        if runs.is_full and (flushed := runs.flush()) is not None:
+            runs.adopt(*flushed.span, storage.write(Span(*flushed.span), flushed))
+        for parts in runs.merge():
+            storage.merge(Span(*parts.span), parts, parts.size_bytes)
 
-    def text_numbers(self) -> Keys:
-        """Text numbers (uint64, 48 bits) by place."""
-        words = self._text_words.reshape(-1, 3).astype(np.uint64)
-        numbers: Keys = words[:, 0] | words[:, 1] << np.uint64(16) | words[:, 2] << np.uint64(32)
-        return numbers
+    def _rebuild_after(self, error: CorruptionError) -> None:
+        _LOG.warning("the detector's index is rebuilt from the stored pages: %s", error)
+        try:
+            self.rebuild()
+        except DocstoreError:
+            self._writes_since_failure = max(self._writes_since_failure, 1)
 
-    def text_bytes(self) -> memoryview:
-        """All text numbers as stored."""
-        return self._text_words.view(np.uint8).data
+    def _recover(self, texts: int) -> None:
+        """After a failure open the files again from time to time; the log has what they lack."""
+        self._writes_since_failure += texts
+        if self._writes_since_failure <= _RETRY_TEXTS:
+            return
+        try:
+            self._storage.close()
+            self._storage = RunFiles(self._folder, self._files)
+            self._open()
+        except DocstoreError:
+            self._writes_since_failure = 1
 
-    def verified_parts(self) -> Iterator[bytes]:
-        """Verify the whole run; yields b"" after each bounded step.
+    def _trim(self) -> None:
+        """Delete rows of the log whose groups are in durable runs by the newest row."""
+        end = min(self._logged_durable, self._newest)
+        if self._log and self._log[0] < end:
+            old = [number for number in self._log[:_TRIMMED_AT_ONCE] if number < end]
+            with suppress(StorageError):
+                self._engine.mutate_rows(_deleted(old), Durability.NONE)
+                self._log = self._log[len(old) :]
+        if self._log and self._log[0] < self._runs.end > self._durable_end:
+            self._storage.sync_names()
+        if self._storage.is_durable:
+            self._durable_end = max(self._durable_end, self._runs.end)
 
-        Raises:
-            CorruptionError: it is damaged: a merge would copy the damage under a new checksum.
+    # --- pruning
+
+    def begin_prune(self) -> None:
+        """See `TextIndex`."""
+        with self._lock:
+            if not self._writes_since_failure:  # else postings that an earlier pruning dropped may still be in memory
+                self._pruning = _Pruning()
+
+    def prune(self, live: Keys) -> int:
+        """See `TextIndex`: the runs are rewritten in the background once a quarter of their texts is gone."""
+        runs, storage = self._runs, self._storage
+        stored = _texts_of(runs)
+        gone = int(np.isin(stored, live, invert=True).sum())
+        with self._lock:
+            if self._writes_since_failure:
+                return 0
+            if self._pruning is None or self._runs is not runs or gone * _WORTH_A_REBUILD < max(len(stored), 1):
+                self._pruning = None
+                return 0
+            self._pruning.live = np.union1d(live, np.array(sorted(self._pruning.kept), np.uint64))
+            runs.prune(self._pruning.live)
+        before = runs.dropped
+        try:
+            while self._is_pruning(runs):
+                storage.finish_merges()
+        except DocstoreError as error:  # or a writer has rebuilt the runs
+            with self._lock:
+                if self._runs is runs:  # open the runs again: some on disk lack texts that those in memory have
+                    _LOG.warning("the detector's index in %s keeps postings of removed texts: %s", self._folder, error)
+                    self._recover(_RETRY_TEXTS + 1)
+        return runs.dropped - before
+
+    def _is_pruning(self, runs: docstore_native.Runs) -> bool:
+        """Adopt finished rewrites and begin the next ones; whether there is more to wait for."""
+        with self._lock:
+            if self._runs is runs:
+                self._settle(runs)
+                if runs.is_pruning:
+                    return True
+            self._pruning = None
+            return False
+
+    def close(self) -> None:
+        """See `TextIndex`; the log has what is in memory.
+
+        Small merges are finished first, so that a store that is opened for a page or two gathers no runs.
         """
-        for name, begin, end, stored in self.parts():
-            computed = 0
-            for at in range(begin, end, _BYTES_A_STEP):
-                computed = crc32(self.buffer[at : min(at + _BYTES_A_STEP, end)].data, computed)
-                yield b""
-            if computed != stored:
-                raise CorruptionError(
-                    f"the {name} of a run of postings are damaged", expected=f"{stored:08x}", found=f"{computed:08x}"
-                )
-
-    def damaged_parts(self) -> list[str]:
-        """Names of damaged parts; reads the whole run."""
-        return [name for name, begin, end, stored in self.parts() if crc32(self.buffer[begin:end].data) != stored]
-
-    def parts(self) -> list[tuple[str, int, int, int]]:
-        """Name, begin and end in bytes, and CRC-32 in the footer of each part, in file order."""
-        return list(zip(PART_NAMES, self.layout[:3], self.layout[1:], self._checksums, strict=True))
+        with self._lock:
+            with suppress(DocstoreError):
+                self._storage.finish_merges(_MERGED_AT_CLOSE_BYTES)
+                self._adopt(self._runs)
+                old = [number for number in self._log if number < self._runs.end]
+                is_sound = self._has_written and not self._writes_since_failure
+                if is_sound and old and self._storage.is_durable:  # a row without texts records this
+                    cells = docstore_native.Postings().log(self._runs.end, RUN_LOG_CELL_TEXTS)
+                    self._engine.mutate_rows([_log_row(self._next, cells), *_deleted(old)], Durability.NONE)
+            self._storage.close()
 
 
-# --- writing, merging and pruning
+def _texts_of(runs: docstore_native.Runs) -> Keys:
+    """Numbers of all texts in runs, (n,) uint64; a text that was posted twice is there twice.  Any thread."""
+    parts = [np.frombuffer(run.text_numbers(), np.uint64) for run in runs.runs]
+    return np.concatenate([np.empty(0, np.uint64), *(part[part != RUN_TEXT_GONE] for part in parts)])
 
 
-class _Writer:
-    """Counts the written parts of a run for its footer."""
-
-    def __init__(self, shape: Shape, texts: int) -> None:
-        self.shape = shape
-        self.texts = texts
-        self.keys = self.postings = 0
-        self.units: list[NDArray[np.uint32]] = []
-        self.checksums = [0, 0, 0]
-        self.bytes = [0, 0, 0]
-
-    def part(self, number: int, raw: bytes | memoryview) -> bytes | memoryview:
-        self.checksums[number] = crc32(raw, self.checksums[number])
-        self.bytes[number] += len(raw)
-        return raw
-
-    def texts_of(self, tables: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-        """The magic, and the text numbers, each step bounded."""
-        yield RUN_MAGIC
-        step = _TEXTS_A_STEP * TEXT_NUMBER_BYTES
-        for table in tables:
-            for begin in range(0, len(table), step):
-                yield self.part(0, table[begin : begin + step])
-        yield self.part(0, bytes(-self.bytes[0] % UNIT_BYTES))
-
-    def slices(self, encoded: docstore_native.Slices) -> bytes | memoryview:
-        """Count slices as native code gives them."""
-        raw, units, keys, postings = encoded
-        self.units.append(np.frombuffer(units, np.uint32))
-        self.keys += keys
-        self.postings += postings
-        return self.part(1, memoryview(raw))
-
-    def end(self) -> bytes:
-        units = np.concatenate(self.units)
-        index = np.concatenate([[0], np.cumsum(units, dtype=np.uint64)])
-        if int(index[-1]) >> 32:
-            raise InvalidArgument(f"{int(index[-1])} units of 8 bytes do not fit one run; keep below 2**32")
-        raw = index.astype("<u4").tobytes()
-        raw = bytes(self.part(2, raw + bytes(-len(raw) % UNIT_BYTES)))
-        foot = struct.pack(
-            RUN_FOOTER,
-            RUN_MAGIC,
-            RUN_FORMAT_VERSION,
-            *self.shape,
-            self.texts,
-            self.keys,
-            self.postings,
-            self.bytes[1],
-            *self.checksums,
-        )
-        return raw + foot + struct.pack("<I", crc32(foot))
+def _log_row(number: int, cells: Iterable[bytes]) -> RowMutations:
+    """The row of the log for a group."""
+    numbered = ((at.to_bytes(4, "big"), cell) for at, cell in enumerate(cells))
+    return RowMutations(TABLE, _log_key(number), [SetCell(RUN_LOG_FAMILY, at, 0, cell) for at, cell in numbered])
 
 
-def run_parts(postings: Keys, texts: Keys) -> Iterator[bytes | memoryview]:
-    """The bytes of a run of sorted postings and of their texts, in order."""
-    mixed = postings >> np.uint64(RUN_PLACE_BITS)
-    keys = int(np.count_nonzero(mixed[1:] != mixed[:-1])) + 1 if len(mixed) else 0
-    writer = _Writer(shape_of(keys, len(texts)), _checked(len(texts)))
-    yield from writer.texts_of([_text_table(texts)])
-    yield writer.slices(docstore_native.encode_slices(postings, *writer.shape))
-    yield writer.end()
+def _deleted(numbers: Iterable[int]) -> list[RowMutations]:
+    """Mutations that delete rows of the log."""
+    return [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number in numbers]
 
 
-def recent_parts(recent: docstore_native.Postings, bucket_limit: int) -> Iterator[bytes | memoryview]:
-    """The bytes of a run of what no run has, in order."""
-    postings = np.frombuffer(recent.sorted(bucket_limit), np.uint64)
-    yield from run_parts(postings, np.frombuffer(recent.texts(), np.uint64))
+def _log_key(number: int) -> bytes:
+    return RUN_LOG_PREFIX + number.to_bytes(8, "big")
 
 
-def merged_parts(runs: Sequence[Run], bucket_limit: int) -> Iterator[bytes | memoryview]:
-    """The bytes of the merge of runs, oldest first, in order; each step is bounded.
-
-    Texts keep their order: the places of a run follow those of the runs before it.
-    """
-    for run in runs:
-        yield from run.verified_parts()
-    views, numbers = [run.view() for run in runs], [run.texts for run in runs]
-    texts = _checked(sum(numbers))
-    writer = _Writer(shape_of(sum(run.keys for run in runs), texts), texts)
-    yield from writer.texts_of(run.text_bytes() for run in runs)
-    slices = 1 << writer.shape.slice_bits
-    for first in range(0, slices, _SLICES_A_STEP):
-        count = min(_SLICES_A_STEP, slices - first)
-        yield writer.slices(docstore_native.merge_slices(views, numbers, writer.shape, bucket_limit, first, count))
-    yield writer.end()
-
-
-def pruned_parts(run: Run, live: Keys, bucket_limit: int) -> Iterator[bytes | memoryview]:
-    """The bytes of a run without removed texts, in order; each step is bounded.
-
-    A bucket that is not full loses the removed texts: the run lacks no later text of it.  A full bucket stays full:
-    places at the end of the table, all of the text `RUN_TEXT_GONE`, replace the removed texts.
-
-    Args:
-        run: to read.
-        live: (n,) uint64, numbers of texts, ascending.
-        bucket_limit: texts at which a bucket is full.
-    """
-    yield from run.verified_parts()
-    view = run.view()
-    numbers = run.text_numbers()
-    is_live = np.isin(numbers, live) & (numbers != RUN_TEXT_GONE)
-    texts = numbers[is_live]
-    places = np.where(is_live, np.cumsum(is_live, dtype=np.uint64) - np.uint64(1), _GONE)
-    fillers = min(bucket_limit, run.texts - len(texts))
-    table = np.concatenate([texts, np.full(fillers, RUN_TEXT_GONE, np.uint64)])
-    writer = _Writer(shape_of(run.keys, len(table)), len(table))
-    steps = range(0, len(table), _TEXTS_A_STEP)
-    yield from writer.texts_of(_text_table(table[begin : begin + _TEXTS_A_STEP]) for begin in steps)
-    slices = 1 << writer.shape.slice_bits
-    for first in range(0, slices, _SLICES_A_STEP):
-        count = min(_SLICES_A_STEP, slices - first)
-        pruned = docstore_native.prune_slices(view, places, len(texts), writer.shape, bucket_limit, first, count)
-        yield writer.slices(pruned)
-    yield writer.end()
-
-
-def _text_table(texts: Keys) -> bytes:
-    """Text numbers as stored."""
-    return texts.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :TEXT_NUMBER_BYTES].tobytes()
-
-
-def _checked(texts: int) -> int:
-    if texts > 1 << RUN_PLACE_BITS:
-        raise InvalidArgument(f"{texts} texts do not fit one run; keep to {1 << RUN_PLACE_BITS}")
-    return texts
+def _number_of(row_key: bytes) -> int:
+    return int.from_bytes(row_key[len(RUN_LOG_PREFIX) :], "big")
 
 
 # --- files
@@ -491,12 +661,9 @@ class RunFiles:
     def names(self) -> list[Span]:
         """Finished runs; other files are ignored."""
         self._check()
-        spans = []
-        for name in self._files.names(self._folder):
-            stem = name.removesuffix(RUN_SUFFIX)
-            if stem != name and len(stem) == 2 * _DIGITS + 1:
-                spans.append(Span(int(stem[:_DIGITS], 16), int(stem[_DIGITS + 1 :], 16)))
-        return spans
+        stems = [name.removesuffix(RUN_SUFFIX) for name in self._files.names(self._folder) if name.endswith(RUN_SUFFIX)]
+        named = [stem.split("-") for stem in stems if len(stem) == 2 * _DIGITS + 1]
+        return [Span(int(first, 16), int(end, 16)) for first, end in named]
 
     def _create(self, name: Span) -> AppendFile:
         path = self._path(name, RUN_PART_SUFFIX)
@@ -581,7 +748,7 @@ class RunFiles:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             if not os.fstat(descriptor).st_size:
-                return np.empty(0, np.uint8)
+                return np.frombuffer(b"", np.uint8)
             return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), np.uint8)
         finally:
             os.close(descriptor)
@@ -605,16 +772,15 @@ class RunFiles:
         self._unfinished.discard(name)
         self._enqueue(name, unlink)
 
-    def finish_merges(self, largest_merge_bytes: int | None = None) -> None:
+    def finish_merges(self, largest_bytes: int = 1 << 63) -> None:
         """Wait until all tasks are done, except larger merges.
 
         Raises:
             StorageError: a write, sync or unlink failed; later tasks were dropped.
         """
-        largest = 1 << 63 if largest_merge_bytes is None else largest_merge_bytes
 
         def is_done() -> bool:
-            merging = any(merge.size_bytes <= largest for merge in self._merges.values())
+            merging = any(merge.size_bytes <= largest_bytes for merge in self._merges.values())
             return self._thread is None or not (self._tasks or self._busy or merging)
 
         with self._lock:

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import cast
 
-from docstore.dedup.buckets import TABLE, Buckets, IndexQuery, LayeredBuckets, RowBuckets
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.detector import StoredPages
-from docstore.dedup.index import HashIndex
+from docstore.dedup.index import TABLE, HashIndex, IndexQuery, TextIndex, page_of, stored_postings
 from docstore.dedup.kernel import Kernel, bin_order
-from docstore.dedup.runbuckets import RunBuckets
+from docstore.dedup.runs import RunIndex
 from docstore.model.capture import CHECKSUM, MAIN, STATUS, TEXT_CHECKSUM, TITLE, Column
 from docstore.model.errors import CorruptionError
 from docstore.model.format import POSTING_TEXT, TEXT_NUMBER_BYTES
@@ -31,29 +30,26 @@ _TEXTS_END = bytes((POSTING_TEXT + 1,))
 _opening = threading.Lock()
 
 
-def open_buckets(opened: Backend, table: Table) -> Buckets:
-    """The buckets of a store's index, opened once: runs where the backend has room for them, else rows.
+def open_texts(opened: Backend, table: Table) -> TextIndex:
+    """The index of a store's texts by their keys, opened once.
 
     Runs that are damaged or missing are made again from the stored texts, which is logged; the store opens.
-    Those of an overlay lie over those of the lower store: a full bucket leaves out the texts as a real run would.
+    That of an overlay lies over that of the lower store: a full bucket leaves out the texts as a real run would.
     """
     with _opening:
         if opened.index is None:
             opened.index = _opened(opened, table)
-        return cast("Buckets", opened.index)
+        return cast("TextIndex", opened.index)
 
 
-def _opened(opened: Backend, table: Table) -> Buckets:
-    engine, storage = opened.engine, opened.runs
-    if storage is None:
-        return RowBuckets(engine)
+def _opened(opened: Backend, table: Table) -> TextIndex:
+    storage = opened.runs
+    assert storage is not None, "a backend without runs has an index of its own"
+    engine, folder, files = storage
     if opened.lower is not None:
-        upper = RunBuckets(storage.engine, storage.folder, lambda: iter(()), storage.files)
-        return LayeredBuckets(cast("Buckets", opened.lower.index), upper)
+        return RunIndex(engine, folder, lambda: iter(()), files, lower=cast("RunIndex", opened.lower.index))
     pages = StoredPages(table, opened.values)
-    runs = RunBuckets(
-        storage.engine, storage.folder, lambda: stored_texts(opened, pages, kernel_of(opened)), storage.files
-    )
+    runs = RunIndex(engine, folder, lambda: stored_texts(opened, pages, kernel_of(opened)), files)
     if runs.is_new and next(engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
         runs.rebuild()  # its log was taken away
     return runs
@@ -77,9 +73,10 @@ def stored_texts(
         kernel: of its schema.
         numbers: of the texts, in the order wanted; None gives every text, in the order of their numbers.
     """
-    index = HashIndex(opened.engine, RowBuckets(opened.engine))
     for number in text_numbers(opened.engine) if numbers is None else numbers:
-        for pointer in index.pages_with_text(number):
+        row = _TEXTS_BEGIN + number
+        for qualifier in stored_postings(opened.engine, row):
+            pointer = page_of(row, qualifier)
             try:
                 page = pages.page(pointer)
                 if page is None or text_number(page.text_checksum) != number:
@@ -119,17 +116,17 @@ class SeenPages:
         self._kernel = kernel_of(opened)
         self._table = table
         self._fetch = opened.values.fetch
-        self._buckets = open_buckets(opened, table)
-        self.index = HashIndex(opened.engine, self._buckets)
+        self._texts = open_texts(opened, table)
+        self.index = HashIndex(opened.engine, self._texts)
 
     def damage(self) -> list[str]:
         """What of the index is not as it was written; reads all of it."""
-        return self._buckets.damaged() if isinstance(self._buckets, RunBuckets) else []
+        return self._texts.damaged() if isinstance(self._texts, RunIndex) else []
 
     def rebuild_where_needed(self) -> None:
         """Make runs again that are not as they were written; the caller holds the writers' lock."""
-        if isinstance(self._buckets, RunBuckets) and self._buckets.damaged():
-            self._buckets.rebuild()
+        if isinstance(self._texts, RunIndex) and self._texts.damaged():
+            self._texts.rebuild()
 
     def sees(self, pointer: PagePointer, shown: LiveCapture) -> bool:
         """Whether the detector sees a live page; True if a column cannot be read, which `docstore check` lists."""
@@ -176,7 +173,7 @@ class SeenPages:
         query = keys_of_text(self._kernel, main, int.from_bytes(number, "big"))
         if query is None:
             return True
-        proposal = self._buckets.propose(query)
+        proposal = self._texts.propose(query)
         return proposal.has_own or proposal.is_crowded  # full buckets leave later texts out
 
     def _is_compared(self, columns: Mapping[Column, bytes]) -> bool:

@@ -18,7 +18,7 @@ from docstore.model.pointers import PagePointer, normal_digest
 from docstore.model.types import Verdict, VerdictKind
 from docstore.reading.collapse import Loss, Orphan, Similar
 from docstore.reading.documents import Document, DocumentReader
-from docstore.reading.index import kernel_of, open_buckets
+from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Backend, Values
 from docstore.storage.table import Table
@@ -36,7 +36,7 @@ class IndexQueries:
         self._table = table
         self._thresholds = Thresholds.of(opened.schema)
         self._kernel = kernel_of(opened)
-        self._buckets = open_buckets(opened, table)
+        self._texts = open_texts(opened, table)
         self._reader = DocumentReader(table, opened.values)
 
     def similar(self, page: bytes | str, *, threshold: float | None, limit: int) -> list[Similar]:
@@ -95,7 +95,7 @@ class IndexQueries:
 
     def _index(self) -> HashIndex:
         """An index of one question's own: the sequencer's belongs to the sequencer."""
-        return HashIndex(self._opened.engine, self._buckets)
+        return HashIndex(self._opened.engine, self._texts)
 
 
 def _similar(

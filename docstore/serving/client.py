@@ -71,7 +71,7 @@ from docstore.writing.stream import Stream
 if TYPE_CHECKING:  # types alone
     from pyarrow import RecordBatchReader
 
-    from docstore.archives.export import Selection
+    from docstore.archives.selection import Selection
     from docstore.tablets.losses import LostCommits, LostVersion
 
 _T = TypeVar("_T")

@@ -6,7 +6,7 @@ directory.  It offers:
     rows         `engine`: cells by row; read at any time, written only by plans
     values       `values`: long values
     bases        `base_rows`: values that deltas are made against
-    postings     rows of `engine`; if `runs` is not None, buckets may be files instead
+    postings     rows of `engine`; if `runs` is not None, those of the keys of texts are files
     lease        from open to `close`: this process is the only writer
     commit       `committer`, the only commit point
     writing      `group_writer`, if several processes write; else None
@@ -170,7 +170,7 @@ class Backend(Protocol):
         base_rows: bases of deltas.
         band_secret: key of the bins of bands; b"" for none.
         runs: where an index may keep sorted runs; None if postings are rows.
-        index: the buckets of the index; None if they are not open: reading does not open them.  Closed with the
+        index: of texts by their keys; None if they are not open: reading does not open them.  Closed with the
             backend.
         lower: for an overlay, the backend under it.
     """

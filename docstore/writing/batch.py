@@ -13,10 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
 from docstore.dedup.detector import Detector, Judged, StoredPage, StoredPages, Thresholds
-from docstore.dedup.index import HashIndex, post_names
+from docstore.dedup.index import HashIndex, NewPostings, post_names
 from docstore.model.capture import (
     BODY,
     MAIN,
@@ -32,7 +31,7 @@ from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
-from docstore.reading.index import kernel_of, open_buckets
+from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
 from docstore.storage.bases import TABLE as BASES
 from docstore.storage.cache import LruCache
@@ -345,7 +344,7 @@ class View(StoredPages):
         super().__init__(table, opened.values)
         self.now = now
         self.kernel = kernel_of(opened)
-        self.index = HashIndex(opened.engine, open_buckets(opened, table), caches=caches)
+        self.index = HashIndex(opened.engine, open_texts(opened, table), caches=caches)
         self.bases = Bases(opened.values, opened.base_rows, caches=caches)
         schema = opened.schema
         self.detector = Detector(self.index, self.kernel, self, Thresholds.of(schema), title_rule=schema.title_rule)
@@ -581,7 +580,7 @@ COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMA
 """Reasons that make a verdict less sure; the other reasons say why there is no verdict."""
 
 
-def counts_of_writes(writes: Iterable[Write]) -> Counter[str]:
+def counts_of_writes(writes: Sequence[Write]) -> Counter[str]:
     """What pages and visits of a batch add to the totals of a store."""
     pages = [(write.verdict, len(write.page.page.body)) for write in writes if write.page.analysis is not None]
     return counts_of(pages, sum(write.page.analysis is None for write in writes))

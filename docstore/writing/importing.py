@@ -20,10 +20,9 @@ from typing import NamedTuple
 import msgpack
 import numpy as np
 
-from docstore.dedup.buckets import Buckets, IndexQuery, NewPostings
 from docstore.dedup.comparable import text_compares
 from docstore.dedup.detector import StoredPages
-from docstore.dedup.index import post_names, post_page
+from docstore.dedup.index import IndexQuery, NewPostings, TextIndex, post_names, post_page
 from docstore.model import capture
 from docstore.model.errors import DocstoreError, InvalidArgument
 from docstore.model.format import (
@@ -38,7 +37,7 @@ from docstore.model.format import (
 from docstore.model.pointers import PagePointer
 from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations, SetCell
-from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
+from docstore.reading.index import kernel_of, open_texts, stored_texts, text_numbers
 from docstore.storage.bases import Base, NewPage, Relative, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
@@ -113,8 +112,8 @@ class RowImporter:
     def __init__(self, opened: Backend, table: Table, committer: Committer) -> None:
         opened.check_writable()
         opened.make_reserve()
-        self._buckets = open_buckets(opened, table)
-        committer.followers.add(self._buckets.follow)
+        self._texts = open_texts(opened, table)
+        committer.followers.add(self._texts.follow)
         self._values = opened.values
         self._base_rows = opened.base_rows
         self._committer = committer
@@ -144,7 +143,7 @@ class RowImporter:
                     cells.setdefault(row.row_key, []).extend(self._place(row, plan, find_base))
                     self._post(row, new, counts)
                 # The log has no texts yet; its row marks that there is an index.
-                plan.rows += [*new.mutations(), *self._buckets.log(new)]
+                plan.rows += [*new.mutations(), *self._texts.log(new)]
                 plan.rows += (RowMutations(PAGES, key, placed) for key, placed in cells.items() if placed)
                 plan.counts = counts
                 self._committer.commit(plan)
@@ -299,7 +298,7 @@ GROUP_TEXTS = 256
 
 def order_of_texts(opened: Backend, table: Table) -> Keys | None:
     """Numbers of a store's texts in the order of posting; None if its backend does not keep that order."""
-    return open_buckets(opened, table).texts_in_order()
+    return open_texts(opened, table).texts_in_order()
 
 
 def post_texts(
@@ -320,16 +319,16 @@ def post_texts(
     Returns:
         How many were posted.
     """
-    buckets = open_buckets(opened, table)
-    committer.followers.add(buckets.follow)
+    texts = open_texts(opened, table)
+    committer.followers.add(texts.follow)
     pages = StoredPages(table, opened.values)
     queries = stored_texts(opened, pages, kernel_of(opened), _numbers(opened, order))
     posted = seen = 0
     while group := list(islice(queries, GROUP_TEXTS)):
         with committer.lock:
             new = NewPostings()
-            posted += sum(_post(buckets, query, new) for query in group)
-            committer.commit(Plan([*new.mutations(), *buckets.log(new)]))
+            posted += sum(_post(texts, query, new) for query in group)
+            committer.commit(Plan([*new.mutations(), *texts.log(new)]))
         seen += len(group)
         if on_progress is not None:
             on_progress(seen)
@@ -350,10 +349,10 @@ def _numbers(opened: Backend, order: Keys | None) -> Iterator[bytes]:
             yield text
 
 
-def _post(buckets: Buckets, query: IndexQuery, new: NewPostings) -> bool:
-    proposal = buckets.propose(query, new)
+def _post(texts: TextIndex, query: IndexQuery, new: NewPostings) -> bool:
+    proposal = texts.propose(query, new)
     if not proposal.has_own:
-        buckets.post(new, query.own_number, *query.first_keys(), proposal.further_keys)
+        texts.post(new, query.own_number, *query.first_keys(), proposal.further_keys)
     return not proposal.has_own
 
 

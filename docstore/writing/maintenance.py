@@ -2,6 +2,7 @@
 
     PageDeleter    a row, its postings, and what others have of it
     Poster         postings of stored pages, and their fingerprints by today's schemes
+    Pruner         stale postings
     prune          counting what is live, pruning the index
 
 All of them hold the writers' lock from what they read to their commit.
@@ -13,18 +14,39 @@ import os
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from itertools import islice
+from typing import TypeAlias
 
 import numpy as np
 
-from docstore.dedup.buckets import NO_KEYS, NewPostings
 from docstore.dedup.detector import StoredPages
-from docstore.dedup.index import HashIndex, Posted, Pruner, page_key
+from docstore.dedup.index import (
+    FAMILY,
+    NO_KEYS,
+    HashIndex,
+    NewPostings,
+    Posted,
+    TextIndex,
+    number_of,
+    page_of,
+)
+from docstore.dedup.index import TABLE as POSTINGS
 from docstore.dedup.kernel import Kernel
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, COMPACTION_ROW, PURGED_LAST, PURGED_ROW
+from docstore.model.format import (
+    CAPTURE_FAMILY,
+    CAPTURE_STORED,
+    COMPACTION_ROW,
+    POSTING_BODY,
+    POSTING_DOCNO,
+    POSTING_PAYLOAD_DIGEST,
+    POSTING_TEXT,
+    PURGED_LAST,
+    PURGED_ROW,
+)
 from docstore.model.pointers import PagePointer, body_head
 from docstore.model.sets import Keys
 from docstore.model.types import (
@@ -36,10 +58,10 @@ from docstore.model.types import (
     SetCell,
 )
 from docstore.reading.documents import Document, DocumentReader
-from docstore.reading.index import open_buckets
+from docstore.reading.index import open_texts
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, sound_records, without_crawl
-from docstore.storage.engine import Plan
+from docstore.storage.engine import Engine, Plan
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import LATER_FAMILIES, TIMESTAMP_STEP_MICROS, Table, is_later
@@ -368,6 +390,115 @@ class Poster:
         return found._replace(body_checksum=taken.checksum or b"")
 
 
+SCANNED_POSTINGS = 4096
+REMOVED_AT_ONCE = 256
+"""Postings verified again and removed while the lock is taken once: a few milliseconds."""
+
+IsLive: TypeAlias = Callable[[PagePointer, bytes], bool]
+"""Whether a page's version is live, and (if a body is named) has a body checksum with this prefix."""
+Posting: TypeAlias = tuple[bytes, bytes]
+"""Row key and qualifier."""
+
+
+class Pruner:
+    """Removes stale postings: after deletes and expiry, as a part of compaction.
+
+    It goes from pages to texts: the posting of a page is removed if the page is gone, then the keys of a text that has
+    no page.  A text's own row is removed before its keys, because a writer that sees it adds no keys.  Every removal is
+    verified again under the writers' lock.
+
+    Args:
+        engine: has the postings.
+        text_index: has the keys of texts.
+        is_live: of a page; takes b"" for any body.
+        likely: `page_key` of pages and bodies that were live a moment ago, ascending: few others are looked up.
+        lock: writers hold it from a page's verdict to its commit.
+        commit: writes a plan, under the lock.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        text_index: TextIndex,
+        is_live: IsLive,
+        lock: AbstractContextManager[object],
+        commit: Callable[[Plan], None],
+        likely: Keys = NO_KEYS,
+    ) -> None:
+        self._engine = engine
+        self._text_index = text_index
+        self._is_live = is_live
+        self._likely = likely
+        self._lock = lock
+        self._commit = commit
+
+    def run(self) -> int:
+        """Go through all postings; -> number of removed postings."""
+        kinds = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT)
+        removed = sum(map(self._sweep, kinds))
+        with self._lock:
+            self._text_index.begin_prune()
+        return removed + self._text_index.prune(self._texts())
+
+    def _sweep(self, kind: int) -> int:
+        removed = 0
+        for postings in _in_slices(self._postings(kind)):
+            keys = np.fromiter((page_key(*_page_and_body(posting)) for posting in postings), np.uint64, len(postings))
+            unsure = (postings[place] for place in _missing(keys, self._likely))
+            removed += self._remove([posting for posting in unsure if self._page_is_gone(posting)])
+        return removed
+
+    def _remove(self, postings: Sequence[Posting]) -> int:
+        removed = 0
+        for start in range(0, len(postings), REMOVED_AT_ONCE):
+            with self._lock:
+                gone = list(filter(self._page_is_gone, postings[start : start + REMOVED_AT_ONCE]))
+                rows = (RowMutations(POSTINGS, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone)
+                self._commit(Plan(rows))
+            removed += len(gone)
+        return removed
+
+    def _page_is_gone(self, posting: Posting) -> bool:
+        return not self._is_live(*_page_and_body(posting))
+
+    def _texts(self) -> Keys:
+        """Numbers of the texts that have a page, ascending: 8 bytes each."""
+        numbers = array("Q")
+        for row in self._engine.scan(
+            POSTINGS, bytes((POSTING_TEXT,)), bytes((POSTING_TEXT + 1,)), ReadSpec(cell_limit=1)
+        ):
+            numbers.append(number_of(row.row_key))
+        return np.unique(np.frombuffer(numbers, np.uint64)) if numbers else np.empty(0, np.uint64)
+
+    def _postings(self, kind: int) -> Iterator[Posting]:
+        for row in self._engine.scan(POSTINGS, bytes((kind,)), bytes((kind + 1,))):
+            for cell in row.cells:
+                yield row.row_key, cell.qualifier
+
+
+def page_key(pointer: PagePointer, body: bytes) -> int:
+    """A page, with the head of its body's checksum or b"", as a key of `Pruner`: in memory only."""
+    return hash((pointer, body)) & ((1 << 64) - 1)
+
+
+def _page_and_body(posting: Posting) -> tuple[PagePointer, bytes]:
+    row_key, qualifier = posting
+    return page_of(row_key, qualifier), row_key[1:] if row_key[0] == POSTING_BODY else b""
+
+
+def _missing(numbers: Keys, live: Keys) -> list[int]:
+    """Positions of the numbers that are not live."""
+    if not len(live):
+        return list(range(len(numbers)))
+    places = np.minimum(np.searchsorted(live, numbers), len(live) - 1)
+    return [int(place) for place in np.flatnonzero(live[places] != numbers)]
+
+
+def _in_slices(postings: Iterator[Posting]) -> Iterator[list[Posting]]:
+    while part := list(islice(postings, SCANNED_POSTINGS)):
+        yield part
+
+
 RECOUNTS = 3
 """Times that live captures are counted before it is given up because others write."""
 
@@ -396,7 +527,7 @@ def prune(opened: Backend, table: Table, committer: Committer) -> int:
                 live.subtract(before)
                 committer.commit(plan)
                 break
-    return Pruner(opened.engine, open_buckets(opened, table), is_live, committer.lock, committer.commit, likely).run()
+    return Pruner(opened.engine, open_texts(opened, table), is_live, committer.lock, committer.commit, likely).run()
 
 
 def live_pages(table: Table, values: Values) -> tuple[Counter[str], Keys]:

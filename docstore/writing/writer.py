@@ -36,7 +36,7 @@ from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
-from docstore.reading.index import open_buckets
+from docstore.reading.index import open_texts
 from docstore.storage.captures import CaptureRecord
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer, GroupWriter, Values
@@ -490,7 +490,7 @@ class WriteSide:
 
     def __init__(self, opened: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
         self.opened, self.table, self.committer, self.clock = opened, table, committer, clock
-        committer.followers.add(open_buckets(opened, table).follow)
+        committer.followers.add(open_texts(opened, table).follow)
         self.view = view = View(opened, table, clock, caches=opened.engine.caps.single_writer)
         self.sequencer = Sequencer(view, opened.values, committer)
         self.poster = Poster(view.index, view.kernel, table, opened.values, committer)

@@ -37,7 +37,7 @@ from docstore.archives.copying import copy
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
 from docstore.cli.main import main as run_command
-from docstore.dedup.runbuckets import RunBuckets
+from docstore.dedup.runs import RunIndex
 from docstore.model.errors import CorruptionError
 from docstore.model.format import SET_ASIDE_DIRECTORY
 from docstore.model.types import Verdict
@@ -495,7 +495,7 @@ PROTOCOLS = {
 LIMITS: dict[str, tuple[Any, str]] = {
     "segment_bytes": (ValueLog.__init__, "limit_bytes"),
     "tablet_bytes": (Manifest.load.__func__, "tablet_bytes"),  # type: ignore[attr-defined]
-    "flush_texts": (RunBuckets.__init__, "flush_texts"),
+    "flush_texts": (RunIndex.__init__, "flush_texts"),
 }
 """Function and parameter whose default decides when a segment, a tablet or the index's memory is full."""
 

@@ -6,20 +6,19 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_runs import LIST_LIMIT, Run, index_of, merged_run, pruned_run, run_bytes
 
 from docstore.compiled import docstore_native
-from docstore.dedup import kernel, runs
-from docstore.dedup.runs import LIST_LIMIT, Run, Shape, merged_parts, pruned_parts, run_parts
-from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.dedup import kernel
+from docstore.model.errors import CorruptionError
 from tests.reference import postings as reference
-from tests.reference.postings import RunView, bound_buckets, key_count, mix, pack
+from tests.reference.postings import RunView, bound_buckets, key_count, mix, pack, shape_of
 
 SEED = 20261121
 
@@ -36,13 +35,20 @@ def unmixed(mixed: np.ndarray) -> np.ndarray:
     return keys
 
 
-def view_of(code: Any, run: Run) -> Any:
-    return RunView(run.buffer, run.layout, *run.shape) if code is reference else run.view()
+def view_of(run: Run) -> RunView:
+    return RunView(run.buffer, run.layout, *run.shape)
+
+
+def slices_of(run: Run) -> tuple[bytes, int, int]:
+    """The bytes of its slices, and how many keys and postings they have."""
+    return run.buffer[run.layout[1] : run.layout[2]].tobytes(), run.keys, run.postings
 
 
 def find(code: Any, runs_of: list[Run], mixed: np.ndarray, limit: int, batch: Any = None) -> list[list[int]]:
-    index = code.Postings([view_of(code, run) for run in runs_of])
-    owner, texts = index.find(unmixed(mixed), limit, batch)
+    if code is reference:
+        owner, texts = reference.Postings(list(map(view_of, runs_of))).find(unmixed(mixed), limit, batch)
+    else:
+        owner, texts = index_of(runs_of, limit).find(unmixed(mixed), batch)
     return [np.frombuffer(owner, np.int64).tolist(), np.frombuffer(texts, np.uint64).tolist()]
 
 
@@ -60,28 +66,22 @@ def texts_of(seed: int, count: int) -> np.ndarray:
 
 
 def every_posting(run: Run) -> np.ndarray:
-    view = view_of(reference, run)
-    return view.postings_between(0, 1 << run.shape.slice_bits, run.shape.slice_bits)
-
-
-def buffer_of(postings: np.ndarray, texts: np.ndarray) -> np.ndarray:
-    return np.frombuffer(b"".join(run_parts(postings, texts)), np.uint8)
+    return view_of(run).postings_between(0, 1 << run.shape.slice_bits, run.shape.slice_bits)
 
 
 drawn = st.tuples(
-    st.integers(0, 1 << 20), st.integers(0, 4000), st.integers(1, 1 << 24), st.sampled_from([1, 4, 12, 30])
+    st.integers(0, 1 << 20), st.integers(0, 4000), st.integers(1, 1 << 12), st.sampled_from([1, 4, 12, 30])
 )
 
 
 @settings(max_examples=few(60), deadline=None)
-@given(drawn, st.integers(0, 8))
-def test_slices_have_the_same_bytes(options: tuple[int, int, int, int], slice_bits: int) -> None:
+@given(drawn)
+def test_slices_have_the_same_bytes(options: tuple[int, int, int, int]) -> None:
     postings = drawn_postings(*options)
-    shape = Shape(slice_bits, (options[2] - 1).bit_length())
-    expected, found = (code.encode_slices(postings, *shape) for code in CODES)
-    assert bytes(found[0]) == expected[0]
-    assert found[1:] == expected[1:]
-    assert found[2:] == (key_count(postings), len(postings))
+    run = Run(run_bytes(postings, texts_of(options[0], options[2])))
+    assert run.shape == shape_of(key_count(postings), options[2])
+    raw, _, keys, count = reference.encode_slices(postings, *run.shape)
+    assert slices_of(run) == (raw, keys, count) == (raw, key_count(postings), len(postings))
 
 
 @settings(max_examples=few(40), deadline=None)
@@ -89,23 +89,20 @@ def test_slices_have_the_same_bytes(options: tuple[int, int, int, int], slice_bi
 def test_merges_and_look_ups_are_the_same(
     options: list[tuple[tuple[int, int, int, int], int, bool]], limit: int
 ) -> None:
-    buffers = []
+    runs_of = []
     for (seed, count, _, spread), texts, is_pruned in options:
-        buffer = buffer_of(drawn_postings(seed, count, texts, spread), texts_of(seed, texts))
+        run = Run(run_bytes(drawn_postings(seed, count, texts, spread), texts_of(seed, texts)))
         if is_pruned:  # of nearly all texts, so it is cut into more slices than its keys ask for
             live = np.sort(texts_of(seed, texts)[: texts // 20])
-            parts = pruned_parts(Run(buffer), live, LIST_LIMIT - 1)
-            buffer = np.frombuffer(b"".join(parts), np.uint8)
-        buffers.append(buffer)
-    runs_of = [Run(buffer) for buffer in buffers]
-    numbers = [run.texts for run in runs_of]
-    shape = runs.shape_of(sum(run.keys for run in runs_of), sum(numbers))
-    views = [[view_of(code, run) for run in runs_of] for code in CODES]
-    asked_of = shape, limit, 0, 1 << shape.slice_bits
-    raw, *counts = docstore_native.merge_slices(views[1], numbers, *asked_of)
-    assert (bytes(raw), *counts) == reference.merge_slices(views[0], numbers, *asked_of)
-    merged = Run(np.frombuffer(b"".join(merged_parts(runs_of, limit)), np.uint8))
-    assert merged.damaged_parts() == [] and merged.postings == counts[2]
+            run = pruned_run(run, live, LIST_LIMIT - 1)
+        runs_of.append(run)
+    if len(runs_of) > 1:
+        numbers = [run.texts for run in runs_of]
+        shape = shape_of(sum(run.keys for run in runs_of), sum(numbers))
+        views = list(map(view_of, runs_of))
+        raw, _, *counts = reference.merge_slices(views, numbers, shape, limit, 0, 1 << shape.slice_bits)
+        merged = merged_run(runs_of, limit)
+        assert (merged.damaged_parts(), slices_of(merged)) == ([], (raw, *counts))
 
     held = np.concatenate([every_posting(run) for run in runs_of])
     asked = np.concatenate([np.unique(held >> np.uint64(24))[:500], np.arange(40, dtype=np.uint64) << np.uint64(20)])
@@ -115,37 +112,37 @@ def test_merges_and_look_ups_are_the_same(
         keys = unmixed(np.unique(rng.choice(asked, min(len(asked), 7))))
         for batch in batches:
             batch.post(text, keys[:3], keys[3:])
-    assert len(batches[0]) == len(batches[1]) == 30 and batches[0].postings == batches[1].postings
+    assert len(batches[0]) == len(batches[1]) == 30
     expected, found = (find(code, runs_of, asked, limit, batch) for code, batch in zip(CODES, batches, strict=True))
     assert found == expected
-    assert batches[0].sorted(limit) == batches[1].sorted(limit) and batches[0].texts() == batches[1].texts()
     cells = [batch.log(len(held), 7) for batch in batches]
     assert cells[0] == cells[1] and len(cells[0]) == 5
-    for code in CODES:
-        replayed = code.Postings()
-        for cell in cells[0]:
-            replayed.replay(cell)
-        assert (replayed.sorted(65), replayed.texts()) == (batches[0].sorted(65), batches[0].texts())
-        with pytest.raises(CorruptionError, match="ends inside a text"):
-            replayed.replay(cells[0][0][:-1])
+    index = docstore_native.Runs(limit)
+    assert index.add(0, cells[0]) == 30
+    assert index.recent_texts() == batches[0].texts() and index.log(1024) == batches[1].log(0, 1024)
+    parts = index.flush()
+    assert parts is not None
+    flushed = Run(np.frombuffer(b"".join(parts), np.uint8))
+    assert every_posting(flushed).tobytes() == batches[0].sorted(limit)
+    with pytest.raises(CorruptionError, match="ends inside a text"):
+        index.add(1, [cells[0][0][:-1]])
 
 
 @settings(max_examples=60, deadline=None)
-@given(drawn, st.integers(1, 600), st.integers(0, 9), st.integers(1, 64), st.integers(0, 6))
+@given(drawn, st.integers(1, 600), st.integers(1, 64), st.integers(0, 6))
 def test_runs_without_removed_texts_have_the_same_bytes(
-    options: tuple[int, int, int, int], texts: int, slice_bits: int, limit: int, keeps: int
+    options: tuple[int, int, int, int], texts: int, limit: int, keeps: int
 ) -> None:
     seed, count, _, spread = options
-    run = Run(buffer_of(drawn_postings(seed, count, texts, spread), texts_of(seed, texts)))
+    run = Run(run_bytes(drawn_postings(seed, count, texts, spread), texts_of(seed, texts)))
     is_live = np.random.default_rng([SEED, seed]).integers(0, 6, texts) < keeps
     live = int(is_live.sum())
     places = np.where(is_live, np.cumsum(is_live) - 1, -1).astype(np.uint64)
-    shape = Shape(slice_bits, (texts + limit).bit_length())
-    for first, end in ((0, 1 << slice_bits), (1 << slice_bits >> 1, 1 << slice_bits)):
-        expected, found = (
-            code.prune_slices(view_of(code, run), places, live, shape, limit, first, end - first) for code in CODES
-        )
-        assert (bytes(found[0]), *found[1:]) == expected
+    pruned = pruned_run(run, np.unique(run.text_numbers()[is_live]), limit)
+    assert pruned.shape == shape_of(run.keys, live + min(limit, texts - live))
+    asked_of = pruned.shape, limit, 0, 1 << pruned.shape.slice_bits
+    raw, _, *counts = reference.prune_slices(view_of(run), places, live, *asked_of)
+    assert slices_of(pruned) == (raw, *counts)
 
 
 def test_a_long_cell_of_the_log_is_posted_alike() -> None:
@@ -156,15 +153,12 @@ def test_a_long_cell_of_the_log_is_posted_alike() -> None:
         posted.post(text, np.unique(rng.integers(0, 5000, 90, np.uint64)))
     (cell,) = posted.log(3, 1024)
     assert len(cell) > 16_384
-    for code in CODES:
-        replayed = code.Postings()
-        replayed.replay(cell)
-        assert (replayed.sorted(65), replayed.texts()) == (posted.sorted(65), posted.texts())
-        assert replayed.find(np.arange(5000, dtype=np.uint64), 64, None) == posted.find(
-            np.arange(5000, dtype=np.uint64), 64, None
-        )
-        with pytest.raises(CorruptionError, match="ends inside a text"):
-            replayed.replay(cell[:-1])
+    index = docstore_native.Runs(64)
+    index.add(0, [cell])
+    every = np.arange(5000, dtype=np.uint64)
+    assert index.find(every) == posted.find(every, 64) and index.log(1024) == posted.log(0, 1024)
+    with pytest.raises(CorruptionError, match="ends inside a text"):
+        index.add(1, [cell[:-1]])
 
 
 def test_no_key_and_no_run_are_answered_with_nothing() -> None:
@@ -189,7 +183,7 @@ def test_rows_of_postings_are_the_same(title: str, text_checksum: bytes) -> None
 def test_a_damaged_run_gives_an_error_or_an_answer_and_never_a_crash() -> None:
     rng = np.random.default_rng([SEED, 7])
     postings = drawn_postings(1, 4000, 900, 12)
-    whole = buffer_of(postings, texts_of(1, 900))
+    whole = run_bytes(postings, texts_of(1, 900))
     asked = np.unique(postings >> np.uint64(24))
     errors = 0
     for _ in range(400):
@@ -198,35 +192,21 @@ def test_a_damaged_run_gives_an_error_or_an_answer_and_never_a_crash() -> None:
         damaged[at] = rng.integers(0, 256, 3)
         run = Run(damaged)
         try:
-            opened = [run.view()]
             find(docstore_native, [run], asked, 64)
-            docstore_native.prune_slices(
-                opened[0], np.arange(run.texts, dtype=np.uint64), 900, run.shape, 64, 0, 1 << run.shape.slice_bits
-            )
-            docstore_native.merge_slices(opened, [run.texts], tuple(run.shape), 64, 0, 1 << run.shape.slice_bits)
         except CorruptionError:
             errors += 1
     assert errors
 
 
-def test_shapes_that_do_not_fit_eight_bytes_are_refused() -> None:
-    with pytest.raises(ValueError, match="bits a place"):
-        docstore_native.encode_slices(np.empty(0, np.uint64), 0, 25)
-    with pytest.raises(InvalidArgument, match="texts"):
-        next(run_parts(np.empty(0, np.uint64), np.empty((1 << 24) + 1, np.uint8)))  # type: ignore[arg-type]
-
-
 @settings(max_examples=few(60), deadline=None)
-@given(st.integers(0, 1 << 20), st.integers(0, 9), st.integers(0, 60))
-def test_keys_of_slices_that_are_not_there_are_looked_up_alike(seed: int, slice_bits: int, count: int) -> None:
-    """Few keys and many slices: most are absent, those before the first and behind the last too."""
+@given(st.integers(0, 1 << 20), st.integers(0, 60))
+def test_keys_that_are_not_there_are_looked_up_alike(seed: int, count: int) -> None:
+    """Few keys: most are absent, those before the first and behind the last too."""
     rng = np.random.default_rng([SEED, seed])
     texts = texts_of(seed, 9)
     keys = rng.integers(0, 1 << 40, 6, np.uint64)
     postings = np.unique(pack(rng.choice(keys, count), rng.integers(0, 9, count, np.uint64)))
-    shape = Shape(slice_bits, 4)
-    with mock.patch.object(runs, "shape_of", lambda *_: shape):
-        buffer = buffer_of(postings, texts)
+    buffer = run_bytes(postings, texts)
     asked = np.concatenate([keys, rng.integers(0, 1 << 40, 30, np.uint64), np.array([0, (1 << 40) - 1], np.uint64)])
     expected = {(key, int(texts[int(each) & 0xFFFFFF])) for each in postings for key in [int(each) >> 24]}
     for code in CODES:

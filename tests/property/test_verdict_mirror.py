@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore.compiled import docstore_native
-from docstore.dedup.buckets import BUCKET_LIMIT, LOOKS, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
-from docstore.dedup.buckets import propose as propose_by
 from docstore.dedup.detector import QueryText
+from docstore.dedup.index import BUCKET_LIMIT, LOOKS, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
+from docstore.dedup.index import propose as propose_by
 from docstore.dedup.kernel import sketches_of_sets
 from docstore.model.capture import sketch_bins
 from docstore.model.sets import Sets
@@ -129,10 +129,13 @@ def test_a_look_up_by_a_function_that_gives_keys_that_were_not_asked_for_is_refu
 
 
 def proposed(code: Any, query: IndexQuery, posted: list[tuple[int, Keys]]) -> tuple[Any, ...]:
-    committed, batch = code.Postings(), code.Postings()
-    for number, (text, keys) in enumerate(posted):
-        (batch if 2 * number > len(posted) else committed).post(text, keys)
-    return tuple(committed.propose(query, BUCKET_LIMIT, LOOKS, batch))
+    half = len(posted) // 2
+    committed, batch = posted_in(code.Postings(), posted[:half]), posted_in(code.Postings(), posted[half:])
+    if code is postings:
+        return tuple(committed.propose(query, BUCKET_LIMIT, LOOKS, batch))
+    index = docstore_native.Runs(BUCKET_LIMIT)
+    index.add(0, committed.log(0, 1024))
+    return tuple(index.propose(query, LOOKS, batch))
 
 
 @settings(max_examples=few(150), deadline=None)

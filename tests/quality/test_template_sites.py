@@ -20,12 +20,11 @@ from typing import Final, NamedTuple, Self
 import pytest
 
 import docstore
-from docstore.dedup.buckets import NOTHING_NEW, NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, TitledPage
 from docstore.dedup.detector import Detector, StoredPage, StoredPages, Thresholds, jaccard
-from docstore.dedup.index import HashIndex
+from docstore.dedup.index import NOTHING_NEW, HashIndex, NewPostings
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.runbuckets import RunBuckets
+from docstore.dedup.runs import RunIndex
 from docstore.model.analysis import Analysis
 from docstore.model.capture import StoredVerdict
 from docstore.model.pointers import PagePointer
@@ -234,8 +233,8 @@ class Written:
         schema = docstore.Schema()
         self.kernel = Kernel(schema.extractor, schema.shingle_words)
         self.pages = MemoryPages()
-        self._buckets = RunBuckets(self._engine, Path(self._folder.name) / "index", list)
-        self._index = HashIndex(self._engine, self._buckets, caches=True)
+        self._texts = RunIndex(self._engine, Path(self._folder.name) / "index", list)
+        self._index = HashIndex(self._engine, self._texts, caches=True)
         self.detector = Detector(
             self._index,
             self.kernel,
@@ -249,7 +248,7 @@ class Written:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._buckets.close()
+        self._texts.close()
         self._engine.close()
         self._folder.cleanup()
 
@@ -274,7 +273,7 @@ class Written:
             rows = self._index.mutations(new)
             self._engine.mutate_rows(rows, Durability.NONE)
             self._index.follow(rows, True)
-            self._buckets.follow(rows, True)
+            self._texts.follow(rows, True)
             self.pages.postings = NOTHING_NEW
             analyses += group
         return pointers, analyses

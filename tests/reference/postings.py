@@ -1,7 +1,6 @@
 """Runs of postings and the table in memory: their bits, look-ups and merges; the readable reference.
 
-`native/core/src/` has the same in `slices` and `postings`: the class `Postings`, and the functions after it, have the
-names and the arguments of native code, and give the same bytes.
+`native/core/src/` has the same in `slices` and `postings`, and gives the same bytes.
 
 A posting is one uint64, ``key << 24 | place``: 40 bits of a mixed key, and the place of a text in the run's table.  A
 run cuts its sorted postings into slices of the key space, a few thousand keys each.  The
@@ -17,14 +16,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.dedup.buckets import IndexQuery, first_of_each
-from docstore.dedup.runs import UNIT_BYTES, Shape
+from docstore.dedup.index import IndexQuery
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
@@ -42,6 +40,22 @@ from docstore.model.pointers import body_head, text_number
 from docstore.model.sets import Keys, Numbers
 from tests.reference.ranking import propose
 from tests.reference.words import words
+
+UNIT_BYTES: Final = 8
+
+
+class Shape(NamedTuple):
+    """How a run is cut: ``2**slice_bits`` slices; places take `place_bits`."""
+
+    slice_bits: int
+    place_bits: int
+
+
+def shape_of(keys: int, texts: int) -> Shape:
+    """The shape of a run of at most so many keys: 8 to 16 of them in a bucket."""
+    bits = (keys // 16).bit_length()
+    return Shape(min(max(bits - RUN_BUCKET_BITS, 0), 24), max(texts - 1, 0).bit_length())
+
 
 Encoded: TypeAlias = tuple[bytes, bytes, int, int]
 """Slices as bytes, the uint32 length of each in units of 8 bytes, how many keys and postings they hold."""
@@ -98,6 +112,14 @@ def bound_buckets(postings: Keys, limit: int) -> Keys:
     keep = np.ones(len(postings), bool)
     keep[limit:] = keys[limit:] != keys[:-limit]
     return postings if keep.all() else postings[keep]
+
+
+def first_of_each(owner: Numbers, texts: Keys, limit: int) -> tuple[Numbers, Keys]:
+    """Sort what a look-up found by key, the order of one key's texts kept, and keep the first `limit` of each."""
+    order = np.argsort(owner, kind="stable")
+    owner, texts = owner[order], texts[order]
+    keep = np.arange(len(owner)) - np.searchsorted(owner, owner) < limit
+    return owner[keep], texts[keep]
 
 
 def key_count(postings: Keys) -> int:

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from docstore.dedup.buckets import (
+from docstore.dedup.index import (
     BUCKET_LIMIT,
     FURTHER,
     LOOKS_INSIDE,

@@ -17,7 +17,7 @@ from pages import page, words
 
 import docstore
 from docstore import Page
-from docstore.dedup.runbuckets import RunBuckets
+from docstore.dedup.runs import RunIndex
 from docstore.model.errors import CorruptionError, InvalidArgument, StorageError, UnsupportedFormat
 from docstore.reports.check import check
 from docstore.storage.files import Files
@@ -248,10 +248,10 @@ def test_damaged_backups_are_named(tmp_path: Path) -> None:
 @pytest.fixture
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of sixteen texts, so that a few pages have several of them and merges go on all the time."""
-    monkeypatch.setitem(RunBuckets.__init__.__kwdefaults__, "flush_texts", 16)
+    monkeypatch.setitem(RunIndex.__init__.__kwdefaults__, "flush_texts", 16)
 
 
-def refuse_rebuild(self: RunBuckets) -> int:
+def refuse_rebuild(self: RunIndex) -> int:
     raise AssertionError("the index was made anew")
 
 
@@ -268,7 +268,7 @@ def test_restored_store_has_its_index_and_does_not_rebuild_it(
         store.backup(tmp_path / "b")
     assert runs_of(tmp_path / "b") == runs_of(tmp_path / "s") != set()
     restore(tmp_path / "b", tmp_path / "r")
-    monkeypatch.setattr(RunBuckets, "rebuild", refuse_rebuild)
+    monkeypatch.setattr(RunIndex, "rebuild", refuse_rebuild)
     with docstore.open(tmp_path / "r") as restored:
         same = [Page(f"https://z.example/{n}", page(words(n, 300)), 200, HTML, T0) for n in range(150)]
         assert {result.verdict.kind for result in restored.put_pages(same)} == {docstore.VerdictKind.EXACT}

@@ -8,7 +8,7 @@ from memory_hbase import MemoryCluster, open_store
 from pages import page, words
 
 from docstore import Page
-from docstore.dedup.buckets import TABLE
+from docstore.dedup.index import TABLE
 from docstore.model.format import POSTING_BAND
 from docstore.reports.check import BATCH_CAPTURES, REINDEX, check
 

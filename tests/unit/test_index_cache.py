@@ -11,9 +11,9 @@ import pytest
 from committed import commit_postings
 from memory_engine import MemoryEngine
 
+from docstore.cluster.rowindex import RowIndex
 from docstore.dedup import index as index_module
-from docstore.dedup.buckets import NOTHING_NEW, NewPostings, RowBuckets
-from docstore.dedup.index import POINTER_SLICE, HashIndex, Oldest, Posted
+from docstore.dedup.index import NOTHING_NEW, POINTER_SLICE, HashIndex, NewPostings, Oldest, Posted
 from docstore.model.analysis import Analysis
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations
@@ -47,7 +47,7 @@ class Posting:
 
     def __init__(self, *, caches: bool) -> None:
         self.engine = MemoryEngine()
-        self.buckets = RowBuckets(self.engine)
+        self.buckets = RowIndex(self.engine)
         self.index = HashIndex(self.engine, self.buckets, caches=caches)
 
     def commit(self, pages: Iterable[tuple[PagePointer, Analysis]]) -> None:
@@ -66,7 +66,7 @@ def test_cached_rows_equal_stored_rows_and_those_in_flight(
         monkeypatch.setattr(index_module, "MAX_CACHED_ROWS", 12)
     rng = np.random.default_rng([SEED, seed])
     engine = MemoryEngine()
-    buckets = RowBuckets(engine)
+    buckets = RowIndex(engine)
     cached = HashIndex(engine, buckets, caches=True)
     texts: dict[PagePointer, int] = {}
     for group in range(12):

@@ -13,12 +13,12 @@ from docstore.archives import readahead_child
 from docstore.archives.entries import ReadOptions
 from docstore.archives.readahead import Job
 from docstore.dedup.kernel import bin_order
-from docstore.dedup.runbuckets import RunBuckets
+from docstore.dedup.runs import RunIndex
 from docstore.model.analysis import IN_ORDER
 from docstore.model.errors import CorruptionError
 from docstore.model.format import BAND_SECRET_ROW
 from docstore.model.types import DeleteRow, Durability, RowMutations, Schema, VerdictKind
-from docstore.reading.index import kernel_of, open_buckets
+from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.schema import decode_schema, encode_schema
 from docstore.sweep.reindex import reindex
 from docstore.tablets.backup import restore
@@ -69,8 +69,8 @@ def test_a_secret_is_kept_by_backups_and_by_the_runs_made_anew(tmp_path: Path) -
         store.backup(tmp_path / "backup")
         secret = store.opened.band_secret
         with store.committer.lock:
-            buckets = open_buckets(store.opened, store.table)
-            assert isinstance(buckets, RunBuckets) and buckets.rebuild() == 1
+            texts = open_texts(store.opened, store.table)
+            assert isinstance(texts, RunIndex) and texts.rebuild() == 1
     assert finds(path)
     restore(tmp_path / "backup", tmp_path / "again")
     assert finds(tmp_path / "again")

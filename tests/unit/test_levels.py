@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pytest
+from made_runs import LIST_LIMIT, Levels
 from numpy.typing import NDArray
 
-from docstore.dedup.runbuckets import RunLevels
-from docstore.dedup.runs import LIST_LIMIT, Span
+from docstore.dedup.runs import Span
 from docstore.model.errors import CorruptionError, InvalidArgument
 
 SEED = 20261120
@@ -17,23 +17,23 @@ LIMIT = LIST_LIMIT
 
 
 class HeapStorage:
-    """Runs in memory that outlive the `RunLevels` over them; merges end when `work` is called, or at once."""
+    """Runs in memory that outlive the `Levels` over them; merges end when `work` is called, or at once."""
 
     def __init__(self, lazy: bool = False) -> None:
         self.runs: dict[Span, NDArray[np.uint8]] = {}
         self.removed: list[Span] = []
-        self.waiting: dict[Span, Iterator[bytes | memoryview]] = {}
+        self.waiting: dict[Span, Iterator[memoryview]] = {}
         self.ready: list[Span] = []
         self.lazy = lazy
 
     def names(self) -> list[Span]:
         return list(self.runs)
 
-    def write(self, name: Span, parts: Iterable[bytes | memoryview]) -> NDArray[np.uint8]:
+    def write(self, name: Span, parts: Iterable[memoryview]) -> NDArray[np.uint8]:
         self.runs[name] = np.frombuffer(b"".join(parts), np.uint8)
         return self.runs[name]
 
-    def merge(self, name: Span, parts: Iterator[bytes | memoryview], size_bytes: int) -> None:
+    def merge(self, name: Span, parts: Iterator[memoryview], size_bytes: int) -> None:
         assert name not in self.runs and name not in self.waiting
         assert size_bytes > 0
         self.waiting[name] = parts
@@ -51,7 +51,7 @@ class HeapStorage:
         self.removed.append(name)
         del self.runs[name]
 
-    def finish_merges(self, largest_merge_bytes: int | None = None) -> None:
+    def finish_merges(self, largest_bytes: int = 1 << 63) -> None:
         for name, parts in self.waiting.items():
             self.write(name, parts)
             self.ready.append(name)
@@ -75,10 +75,10 @@ def load(groups: int, seed: int = 0) -> Load:
     return result
 
 
-def play(levels: RunLevels, groups: Load, first: int = 0) -> None:
+def play(levels: Levels, groups: Load, first: int = 0) -> None:
     for number, group in enumerate(groups, start=first):
         for text, keys in group:
-            levels.postings.post(text, keys)
+            levels.batch.post(text, keys)
         levels.end_group(number)
 
 
@@ -91,21 +91,16 @@ def expected_of(groups: Load, limit: int = LIMIT) -> dict[int, list[int]]:
     return {key: texts[:limit] for key, texts in expected.items()}
 
 
-def found_by(levels: RunLevels, keys: list[int], limit: int = LIMIT) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    owner, texts = levels.postings.find(np.array(keys, np.uint64), limit, None)
-    return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
-
-
-def found_in(levels: RunLevels, keys: list[int], limit: int = LIMIT) -> dict[int, list[int]]:
+def found_in(levels: Levels, keys: list[int]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {key: [] for key in keys}
-    owner, texts = found_by(levels, keys, limit)
+    owner, texts = levels.find(np.array(keys, np.uint64))
     for place, text in zip(owner.tolist(), texts.tolist(), strict=True):
         found[keys[place]].append(text)
     return found
 
 
-def small(storage: HeapStorage, **options: int) -> RunLevels:
-    return RunLevels(storage, flush_texts=16, **{"fan_in": 3, "bucket_limit": LIMIT, **options})
+def small(storage: HeapStorage, **options: int) -> Levels:
+    return Levels(storage, flush_texts=16, **{"fan_in": 3, "limit": LIMIT, **options})
 
 
 @pytest.mark.parametrize("every", [0, 1, 7])
@@ -118,32 +113,32 @@ def test_look_ups_give_every_text_in_order_of_arrival_whenever_merges_end(every:
         play(levels, groups[number : number + 20], first=number)
         if every and number // 20 % every == 0:
             storage.finish_merges()
-        most = max(most, levels.run_count)
+        most = max(most, len(levels.runs.runs))
         expected = expected_of(groups[: number + 20])
         absent = [key + 1 for key in expected]
         assert found_in(levels, list(expected)) == expected
         assert not any(found_in(levels, absent).values())
     assert storage.removed
-    assert levels.run_count < (20 if every < 7 else 60)
+    assert len(levels.runs.runs) < (20 if every < 7 else 60)
     levels.finish_merges()
     expected = expected_of(groups)
     assert found_in(levels, list(expected)) == expected
-    assert levels.run_count == len(storage.runs) < 10
+    assert len(levels.runs.runs) == len(storage.runs) < 10
 
 
 def test_a_posted_text_is_seen_before_its_group_ends() -> None:
     levels = small(HeapStorage())
-    levels.postings.post(77, np.array([5, 6], np.uint64))
+    levels.batch.post(77, np.array([5, 6], np.uint64))
     assert found_in(levels, [5, 7]) == {5: [77], 7: []}
 
 
 def test_a_bucket_keeps_its_first_texts_and_the_bound_holds_across_runs() -> None:
     groups = load(200, seed=1)
-    levels = small(HeapStorage(), bucket_limit=4)
+    levels = small(HeapStorage(), limit=4)
     play(levels, groups)
     levels.flush()
     expected = expected_of(groups, limit=4)
-    assert found_in(levels, list(expected), 4) == expected
+    assert found_in(levels, list(expected)) == expected
 
 
 def test_opening_again_needs_only_the_groups_after_the_last_run() -> None:
@@ -151,10 +146,10 @@ def test_opening_again_needs_only_the_groups_after_the_last_run() -> None:
     storage = HeapStorage()
     first = small(storage)
     play(first, groups)
-    assert 0 < first.end < 120
+    assert 0 < first.runs.end < 120
     again = small(storage)
-    assert again.end == first.end
-    play(again, groups[again.end :], first=again.end)
+    assert again.runs.end == first.runs.end
+    play(again, groups[again.runs.end :], first=again.runs.end)
     expected = expected_of(groups)
     assert found_in(again, list(expected)) == expected
 
@@ -169,7 +164,7 @@ def test_a_crash_in_the_middle_of_a_merge_leaves_the_sources_in_force() -> None:
         unfinished += len(storage.waiting)
         storage.waiting.clear()
         again = small(storage)
-        play(again, groups[again.end :], first=again.end)
+        play(again, groups[again.runs.end :], first=again.runs.end)
         assert found_in(again, list(expected)) == expected
     assert unfinished
 
@@ -186,7 +181,7 @@ def test_a_crash_before_the_sources_are_removed_leaves_the_merged_run_valid() ->
     kept.runs = dict(storage.runs)
     again = small(kept)
     assert len(kept.removed) >= len(storage.removed) > 0
-    play(again, groups[again.end :], first=again.end)
+    play(again, groups[again.runs.end :], first=again.runs.end)
     expected = expected_of(groups)
     assert found_in(again, list(expected)) == expected
 
@@ -199,44 +194,45 @@ def test_a_missing_or_damaged_run_is_named_not_passed_over() -> None:
     lost = storage.runs.pop(names[1])
     with pytest.raises(CorruptionError, match="missing"):
         small(storage)
-    storage.runs[names[1]] = lost.copy()
-    storage.runs[names[1]][-20] ^= 1
+    damaged = lost.copy()
+    damaged[-20] ^= 1
+    damaged.flags.writeable = False
+    storage.runs[names[1]] = damaged
     with pytest.raises(CorruptionError, match="damaged"):
         small(storage)
 
 
-def test_few_texts_with_very_many_keys_become_a_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("docstore.dedup.runbuckets.FLUSH_POSTINGS", 5000)
-    levels = RunLevels(HeapStorage(), flush_texts=1000)
+def test_few_texts_with_very_many_keys_become_a_run_too() -> None:
+    levels = Levels(HeapStorage(), flush_texts=1000, postings=5000)
     for group in range(4):
-        levels.postings.post(group, np.arange(3000, dtype=np.uint64) + np.uint64(3000 * group))
+        levels.batch.post(group, np.arange(3000, dtype=np.uint64) + np.uint64(3000 * group))
         levels.end_group(group)
-    assert (levels.run_count, levels.end) == (2, 4)
-    owner, texts = found_by(levels, [1, 11_999])
-    assert (owner.tolist(), texts.tolist()) == ([0, 1], [0, 3])
+    assert (len(levels.runs.runs), levels.runs.end) == (2, 4)
+    assert found_in(levels, [1, 11_999]) == {1: [0], 11_999: [3]}
 
 
 def test_keys_of_one_text_that_agree_after_mixing_are_one_posting() -> None:
     levels = small(HeapStorage())
     key = np.array([7], np.uint64)
     for group in range(30):
-        levels.postings.post(group, np.repeat(key, 3))
+        levels.batch.post(group, np.repeat(key, 3))
         levels.end_group(group)
     levels.flush()
     levels.finish_merges()
     assert found_in(levels, [7]) == {7: list(range(30))}
 
 
-def test_groups_out_of_order_and_flushes_inside_a_group_are_refused() -> None:
+def test_groups_out_of_order_and_runs_that_nobody_makes_are_refused() -> None:
     levels = small(HeapStorage())
     levels.end_group(1)  # the commit of group 0 failed
-    assert levels.next == 2
+    assert levels.runs.next == 2
     for group in (0, 1):
         with pytest.raises(InvalidArgument, match="does not follow"):
             levels.end_group(group)
-    levels.postings.post(1, np.array([1], np.uint64))
-    with pytest.raises(InvalidArgument, match="in flight"):
-        levels.flush()
+    levels.flush()
+    (run,) = levels.storage.names()
+    with pytest.raises(InvalidArgument, match="is being made"):
+        levels.runs.adopt(5, 9, levels.storage.open(run))
     with pytest.raises(InvalidArgument, match="fan_in"):
         small(HeapStorage(), fan_in=1)
 
@@ -250,10 +246,11 @@ def test_a_merge_of_a_damaged_run_fails_and_the_sources_stay() -> None:
     name = min(storage.runs)
     damaged = storage.runs[name].copy()
     damaged[40] ^= 1
+    damaged.flags.writeable = False
     storage.runs[name] = damaged
     again = small(storage)
     storage.waiting.clear()
     with pytest.raises(CorruptionError, match="damaged"):
-        play(again, groups[again.end :], first=again.end)
+        play(again, groups[again.runs.end :], first=again.runs.end)
         storage.finish_merges()
     assert name in storage.runs

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from docstore.dedup import buckets as native
-from docstore.dedup.buckets import (
+from docstore.dedup import index as native
+from docstore.dedup.index import (
     BUCKET_LIMIT,
     FURTHER,
     LOOKS_INSIDE,

@@ -7,13 +7,12 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+from made_runs import LIST_LIMIT, Run, index_of, merged_run, pruned_run, run_bytes
 
-from docstore.compiled import docstore_native
-from docstore.dedup.runs import LIST_LIMIT, Run, merged_parts, pruned_parts, run_parts, shape_of
 from docstore.model import format as disk
-from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
+from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import RUN_FOOTER_BYTES, RUN_KEY_BITS, RUN_TEXT_GONE
-from tests.reference.postings import RunView, bound_buckets, entry_bits, mix, pack, tag_bits
+from tests.reference.postings import RunView, bound_buckets, entry_bits, mix, pack, shape_of, tag_bits
 
 SEED = 20261120
 
@@ -27,7 +26,7 @@ def postings_of(keys: np.ndarray, texts: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def bytes_of(keys: np.ndarray, texts: np.ndarray) -> np.ndarray:
-    return np.frombuffer(b"".join(run_parts(*postings_of(keys, texts))), np.uint8)
+    return run_bytes(*postings_of(keys, texts))
 
 
 def build(keys: np.ndarray, texts: np.ndarray) -> Run:
@@ -57,7 +56,7 @@ def expected_of(keys: np.ndarray, texts: np.ndarray) -> dict[int, list[int]]:
 
 
 def found_in(opened: list[Run], keys: np.ndarray, limit: int = LIST_LIMIT) -> list[list[int]]:
-    found = docstore_native.Postings([run.view() for run in opened]).find(keys, limit, None)
+    found = index_of(opened, limit).find(keys)
     owner, texts = np.frombuffer(found[0], np.int64), np.frombuffer(found[1], np.uint64)
     assert (np.diff(owner) >= 0).all()
     result: list[list[int]] = [[] for _ in range(len(keys))]
@@ -89,7 +88,7 @@ def test_merged_runs_equal_a_run_of_all_their_postings(limit: int) -> None:
     parts = [load(seed, 300 * seed**3, 80, 20_000) for seed in range(1, 5)]
     pieces = [build(*part) for part in parts]
     assert len({piece.shape.slice_bits for piece in pieces}) > 1
-    merged = Run(np.frombuffer(b"".join(merged_parts(pieces, limit)), np.uint8))
+    merged = merged_run(pieces, limit)
     expected = expected_of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     asked = np.array(list(expected), np.uint64)
     first = [texts[:limit] for texts in expected.values()]
@@ -104,13 +103,13 @@ def test_merged_runs_equal_a_run_of_all_their_postings(limit: int) -> None:
 def test_a_pruned_run_lacks_removed_texts_and_full_buckets_stay_full(limit: int, left: int) -> None:
     keys, texts = load(left, 3000, 100, 200)
     postings, table = postings_of(keys, texts)
-    run = Run(np.frombuffer(b"".join(run_parts(bound_buckets(postings, limit), table)), np.uint8))
+    run = Run(run_bytes(bound_buckets(postings, limit), table))
     every = np.unique(keys)
     before = found_in([run], every)
     live = np.sort(table[:: max(1, 100 // left)][:left]) if left else table[:0]
     alive = set(live.tolist())
     for _ in range(2):  # a second time changes nothing
-        run = Run(np.frombuffer(b"".join(pruned_parts(run, live, limit)), np.uint8))
+        run = pruned_run(run, live, limit)
         assert not run.damaged_parts()
         assert run.texts == len(live) + min(limit, 100 - len(live))
         stay = [[text for text in texts if text in alive] for texts in before]
@@ -126,11 +125,10 @@ def test_runs_that_lost_most_of_their_keys_are_merged_and_pruned_again(left: int
     live = np.sort(np.concatenate([np.unique(texts)[:left] for _, texts in parts]))
     runs_left = []
     for keys, texts in parts:
-        pruned = b"".join(pruned_parts(build(keys, texts), live, LIST_LIMIT))
-        runs_left.append(Run(np.frombuffer(pruned, np.uint8)))
+        runs_left.append(pruned_run(build(keys, texts), live, LIST_LIMIT))
     assert runs_left[0].shape.slice_bits > shape_of(runs_left[0].keys + runs_left[1].keys, 1).slice_bits
-    merged = Run(np.frombuffer(b"".join(merged_parts(runs_left, LIST_LIMIT)), np.uint8))
-    again = Run(np.frombuffer(b"".join(pruned_parts(runs_left[1], live, LIST_LIMIT)), np.uint8))
+    merged = merged_run(runs_left, LIST_LIMIT)
+    again = pruned_run(runs_left[1], live, LIST_LIMIT)
     expected = expected_of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     roomy = {key: texts for key, texts in expected.items() if len(texts) < LIST_LIMIT}
     asked = np.array(list(roomy), np.uint64)
@@ -142,19 +140,19 @@ def test_runs_that_lost_most_of_their_keys_are_merged_and_pruned_again(left: int
 def test_runs_with_the_same_keys_are_merged_with_one_of_few_keys() -> None:
     keys = np.arange(5000, dtype=np.uint64)
     pieces = [build(keys, np.full(5000, text, np.uint64)) for text in (1, 2)]
-    both = Run(np.frombuffer(b"".join(merged_parts(pieces, LIST_LIMIT)), np.uint8))
+    both = merged_run(pieces, LIST_LIMIT)
     few = build(keys[:10], np.full(10, 3, np.uint64))
     assert both.shape.slice_bits > shape_of(both.keys + few.keys, 3).slice_bits
-    merged = Run(np.frombuffer(b"".join(merged_parts([both, few], LIST_LIMIT)), np.uint8))
+    merged = merged_run([both, few], LIST_LIMIT)
     assert found_in([merged], keys) == [[1, 2, 3]] * 10 + [[1, 2]] * 4990
 
 
 def test_a_run_of_texts_without_keys_is_a_run() -> None:
     nothing = np.empty(0, np.uint64)
     texts = np.array([1 << 47, 5], np.uint64)
-    run = Run(np.frombuffer(b"".join(run_parts(nothing, texts)), np.uint8))
+    run = Run(run_bytes(nothing, texts))
     assert (run.postings, run.text_numbers().tolist()) == (0, texts.tolist())
-    merged = Run(np.frombuffer(b"".join(merged_parts([run, run], 64)), np.uint8))
+    merged = merged_run([run, run], 64)
     assert merged.text_numbers().tolist() == texts.tolist() * 2
 
 
@@ -178,22 +176,23 @@ def test_a_run_takes_no_more_bytes_than_promised_per_posting() -> None:
     rng = np.random.default_rng(SEED)
     postings = np.sort(pack(mix(rng.integers(0, 1 << 60, 300_000, dtype=np.uint64)), np.uint64(0)))
     postings |= rng.integers(0, 16_384, 300_000, dtype=np.uint64)
-    raw = b"".join(run_parts(np.sort(postings), np.arange(16_384, dtype=np.uint64)))
+    raw = run_bytes(np.unique(postings), np.arange(16_384, dtype=np.uint64))
     # bits: 14 of place, 1, 25 of tag, 32 of fence for 9 keys
     assert len(raw) < 300_000 * 5.5 + 16_384 * 6 + 5000
 
 
 def test_a_flipped_byte_in_a_part_is_named_and_no_merge_takes_it_over() -> None:
-    raw = bytes_of(*load(3, 1000, 50, 400)).copy()
+    whole = bytes_of(*load(3, 1000, 50, 400))
+    raw = whole.copy()
     layout = Run(raw).layout
     assert Run(raw).damaged_parts() == []
     for name, begin, end in zip(("texts", "slices", "index"), layout, layout[1:], strict=False):
         for at in (begin, end - 1):
             raw[at] ^= 1
-            damaged = Run(raw)
+            damaged = Run(raw.copy())
             assert damaged.damaged_parts() == [name]
             with pytest.raises(CorruptionError, match=f"the {name} of a run of postings are damaged"):
-                list(merged_parts([damaged], 64))
+                merged_run([damaged, Run(whole)], 64)
             raw[at] ^= 1
 
 
@@ -218,11 +217,6 @@ def test_a_run_of_another_format_is_not_reported_as_damaged() -> None:
     foot[-4:] = np.frombuffer(struct.pack("<I", crc32(foot[:-4].tobytes())), np.uint8)
     with pytest.raises(UnsupportedFormat, match="format 9"):
         Run(raw)
-
-
-def test_more_texts_than_places_are_refused() -> None:
-    with pytest.raises(InvalidArgument, match="texts"):
-        list(run_parts(np.empty(0, np.uint64), np.zeros((1 << 24) + 1, np.uint64)))
 
 
 def test_large_runs_have_entries_that_eight_bytes_hold() -> None:

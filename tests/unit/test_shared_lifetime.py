@@ -13,7 +13,6 @@ from stores import before_refs_change, change_capture, records_of, stored_value
 
 import docstore
 from docstore import Page, Policy, VerdictKind
-from docstore.dedup import index
 from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.types import Cell, Durability, GCPolicy, RowMutations, Schema
@@ -26,6 +25,7 @@ from docstore.tablets.compaction import job, relocation
 from docstore.tablets.compaction.segments import Usage
 from docstore.tablets.layout import Layout
 from docstore.tablets.record import SegmentNames
+from docstore.writing import maintenance
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)
@@ -266,7 +266,7 @@ def test_a_base_with_very_many_deltas_is_moved_in_slices(store: DocumentStore, m
     sharing = [Page(f"https://i.example/{n}", base, 200, HTML, T0) for n in range(60)]
     store.put_page("https://a.example/", base, headers=HTML, fetched_at=T0)
     list(store.put_pages([*deltas, *sharing], policies={VerdictKind.EXACT: Policy.REFERENCE}))
-    for module, name in ((job, "SLICE_BASES"), (relocation, "APPLY_MOVES"), (index, "REMOVED_AT_ONCE")):
+    for module, name in ((job, "SLICE_BASES"), (relocation, "APPLY_MOVES"), (maintenance, "REMOVED_AT_ONCE")):
         monkeypatch.setattr(module, name, 8)
     lock = CountingLock(store, monkeypatch)
     store.compact()  # pages share the base, and others are deltas against it

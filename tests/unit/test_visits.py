@@ -11,7 +11,8 @@ from pages import changed, page, words
 from stores import change_capture, damage_value
 
 import docstore
-from docstore.archives.export import Selection, pages
+from docstore.archives.export import pages
+from docstore.archives.selection import Selection
 from docstore.model.capture import BODY, VERDICT
 from docstore.model.format import CAPTURE_FAMILY
 from docstore.model.types import (

@@ -200,39 +200,48 @@ pub fn prune(run: Run<'_>, pruning: Pruning<'_>, shape: Shape, first: usize, cou
     Ok(encoded)
 }
 
-/// Look up mixed keys in runs, oldest first, then in tables: for each posting which key, ascending, and its text.
+/// Postings by mixed key: those of runs, oldest first, then those that no run has yet.
+#[derive(Debug, Default)]
+pub struct Layer<'a> {
+    pub runs: Vec<Run<'a>>,
+    pub recent: Option<&'a Recent>,
+}
+
+/// Look up mixed keys in layers, oldest first: for each posting which key, ascending, and its text.
 ///
 /// At most `limit` texts of a key, the first ones.
-pub fn find(runs: &[Run<'_>], tables: &[&Recent], keys: &[u64], limit: usize) -> Result<(Vec<u64>, Vec<u64>), Damaged> {
-    Ok(by_owner(&gather(runs, tables, keys, limit)?, keys.len()))
+pub fn find(layers: &[Layer<'_>], keys: &[u64], limit: usize) -> Result<(Vec<u64>, Vec<u64>), Damaged> {
+    Ok(by_owner(&gather(layers, keys, limit)?, keys.len()))
 }
 
 /// (Which key, text) of each posting of `find`; the postings of one key in order.
-fn gather(runs: &[Run<'_>], tables: &[&Recent], keys: &[u64], limit: usize) -> Result<Vec<(u32, u64)>, Damaged> {
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut found: Vec<Option<Found>> = Vec::with_capacity(runs.len() * keys.len());
-    for run in runs {
-        run.find(keys, &mut found)?;
-    }
+fn gather(layers: &[Layer<'_>], keys: &[u64], limit: usize) -> Result<Vec<(u32, u64)>, Damaged> {
     let mut together = Vec::new();
+    if keys.is_empty() {
+        return Ok(together);
+    }
     let mut left = vec![limit; keys.len()];
     let mut places = Vec::with_capacity(limit.min(LIST_LIMIT));
-    for (owner, left) in left.iter_mut().enumerate() {
-        for (run, of_run) in runs.iter().zip(found.chunks_exact(keys.len())) {
-            if let Some(found) = of_run[owner] {
-                places.clear();
-                run.places(found, *left, &mut places)?;
-                *left -= places.len();
-                for &place in &places {
-                    together.push((owner as u32, run.text(place)?));
+    for Layer { runs, recent } in layers {
+        let mut found: Vec<Option<Found>> = Vec::with_capacity(runs.len() * keys.len());
+        for run in runs {
+            run.find(keys, &mut found)?;
+        }
+        for (owner, left) in left.iter_mut().enumerate() {
+            for (run, of_run) in runs.iter().zip(found.chunks_exact(keys.len())) {
+                if let Some(found) = of_run[owner] {
+                    places.clear();
+                    run.places(found, *left, &mut places)?;
+                    *left -= places.len();
+                    for &place in &places {
+                        together.push((owner as u32, run.text(place)?));
+                    }
                 }
             }
         }
-    }
-    for table in tables {
-        table.texts_of(keys, &mut left, &mut together);
+        if let Some(recent) = recent {
+            recent.texts_of(keys, &mut left, &mut together);
+        }
     }
     Ok(together)
 }
@@ -256,7 +265,7 @@ fn by_owner(found: &[(u32, u64)], keys: usize) -> (Vec<u64>, Vec<u64>) {
     (owners, texts)
 }
 
-/// What a page asks for; see `dedup.buckets.IndexQuery`.
+/// What a page asks for; see `dedup.index.IndexQuery`.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// Depth by depth.
@@ -315,7 +324,7 @@ const CROWD: u64 = 0x5bf0_3635_dcf9_8c31;
 /// Of fingerprints with full buckets, so many chains are gone along.
 const TEMPLATE_CHAINS: usize = 16;
 
-/// What going along the chains of a page gives; see `dedup.buckets.Proposal`.
+/// What going along the chains of a page gives; see `dedup.index.Proposal`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub proposal: Proposal,
@@ -323,17 +332,11 @@ pub struct Answer {
     pub further_keys: Vec<u64>,
 }
 
-/// `propose_by` with look-ups in runs, oldest first, then in tables.
-pub fn propose(
-    runs: &[Run<'_>],
-    tables: &[&Recent],
-    asked: Asked<'_>,
-    limit: usize,
-    looks: Looks,
-) -> Result<Answer, Damaged> {
+/// `propose_by` with look-ups in layers, oldest first.
+pub fn propose(layers: &[Layer<'_>], asked: Asked<'_>, limit: usize, looks: Looks) -> Result<Answer, Damaged> {
     propose_by(asked, limit, looks, |mut keys| {
         keys.iter_mut().for_each(|key| *key = mix_key(*key));
-        gather(runs, tables, &keys, limit)
+        gather(layers, &keys, limit)
     })
 }
 

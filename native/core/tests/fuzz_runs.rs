@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use chance::{asked_for, Chance};
 use docstore_kernel::pairs::{overlap, shared_members, Marked};
-use docstore_kernel::postings::{encode, find, merge, mix_key, propose, prune, Asked, Encoded, Pruning, Recent, GONE};
+use docstore_kernel::postings::{
+    encode, find, merge, mix_key, propose, prune, Asked, Encoded, Layer, Pruning, Recent, GONE,
+};
 use docstore_kernel::ranking::Looks;
 use docstore_kernel::slices::{Damaged, Run, Shape, KEY_BITS, LIST_LIMIT, PLACE_BITS};
 
@@ -140,8 +142,9 @@ fn check_runs(chance: &mut Chance) {
     let mut keys: Vec<u64> = parts.iter().flat_map(|part| some(&part.0)).chain(some(&posted.0)).collect();
     keys.extend((0..9).map(|_| chance.number() >> (64 - KEY_BITS)));
     let together: Vec<_> = parts.iter().cloned().chain([posted]).collect();
-    assert_eq!(find(&runs, &[&recent], &keys, limit), Ok(model(&together, &keys, limit)));
-    assert_eq!(find(&runs, &[], &keys, limit), Ok(model(&parts, &keys, limit)));
+    let layers = [Layer { runs: runs.clone(), recent: None }, Layer { runs: Vec::new(), recent: Some(&recent) }];
+    assert_eq!(find(&layers, &keys, limit), Ok(model(&together, &keys, limit)));
+    assert_eq!(find(&layers[..1], &keys, limit), Ok(model(&parts, &keys, limit)));
 
     let texts: Vec<u64> = parts.iter().map(|part| part.1.len() as u64).collect();
     let finest = runs.iter().map(|run| run.shape.slice_bits).max().unwrap_or(0);
@@ -150,7 +153,8 @@ fn check_runs(chance: &mut Chance) {
     let merged = merge(&runs, &texts, shape, limit, 0, shape.slices()).expect("whole");
     let all: Vec<u64> = parts.iter().flat_map(|part| part.1.clone()).collect();
     let file = File::new(&merged, &all, shape);
-    assert_eq!(find(&[file.run().expect("whole")], &[], &keys, limit), Ok(model(&parts, &keys, limit)));
+    let layer = Layer { runs: vec![file.run().expect("whole")], recent: None };
+    assert_eq!(find(&[layer], &keys, limit), Ok(model(&parts, &keys, limit)));
 }
 
 fn check_damage(chance: &mut Chance) {
@@ -170,11 +174,12 @@ fn check_damage(chance: &mut Chance) {
     }
     let Ok(run) = file.run() else { return };
     let keys: Vec<u64> = postings.iter().map(|posting| posting >> PLACE_BITS).collect();
-    let _ = find(&[run], &[], &keys, 64);
+    let layers = [Layer { runs: vec![run], recent: Some(&Recent::default()) }];
+    let _ = find(&layers, &keys, 64);
     let fingerprints: Vec<u64> = (0..chance.below(200)).map(|_| chance.number()).collect();
     let (band_keys, own) = (&keys[..keys.len().min(96)], chance.number());
     let asked = Asked { band_keys, fingerprints: &fingerprints, runs: &keys, own };
-    let _ = propose(&[run], &[&Recent::default()], asked, 64, Looks { near: 24, inside: 16, most: 8, further: 48 });
+    let _ = propose(&layers, asked, 64, Looks { near: 24, inside: 16, most: 8, further: 48 });
     let _ = merge(&[run], &[texts as u64], run.shape, 64, 0, run.shape.slices());
     let places: Vec<u64> = (0..texts as u64).map(|place| if chance.below(3) == 0 { GONE } else { place }).collect();
     let pruning = Pruning { places: &places, texts: texts as u64, limit: 1 + chance.below(64) };

@@ -259,8 +259,7 @@ pub fn choose<Bytes: AsRef<[u8]>>(
         }
     }
     let (mut small, mut cost_bytes) = (value.small, value.cost_bytes);
-    let is_small =
-        |best: &Option<Encoded>, small| best.as_ref().is_some_and(|best| best.frame.len() * small < raw.len());
+    let is_small = |best: &Option<Encoded>, small| best.as_ref().is_some_and(|best| best.frame.len() * small < raw.len());
     if !is_small(&best, small) && !(value.body.is_empty() && value.on_body.is_empty()) {
         let frame = match value.on_body {
             [] => encoder.with_base_at(raw, value.body, effort.level)?,

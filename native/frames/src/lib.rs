@@ -19,8 +19,8 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 pub use decode::Decoder;
-use entropy::{Context, Libzstd, Prepared, DELTA_LEVEL};
 pub use entropy::{Refused, LEVEL};
+use entropy::{Context, Libzstd, Prepared, DELTA_LEVEL};
 pub use group::{choose, encode_group, Base, Effort, Encoded, Encoders, Offer, Value, Way};
 use matches::Finder;
 use places::Index;

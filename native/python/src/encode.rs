@@ -119,8 +119,16 @@ pub fn encode_value<'py>(
     let mut encoder = ENCODERS.take().ok_or_else(|| defect("libzstd gives no context"))?;
     let made = python.detach(|| {
         let dictionary = dictionary.as_ref().map(|dictionary| &dictionary.get().0);
-        let value =
-            Value { raw: &raw, bases: Vec::new(), dictionary, text: &[], body: &body, on_body: &[], small, cost_bytes };
+        let value = Value {
+            raw: &raw,
+            bases: Vec::new(),
+            dictionary,
+            text: &[],
+            body: &body,
+            on_body: &[],
+            small,
+            cost_bytes,
+        };
         let next = || {
             Python::attach(|python| {
                 let offered = bases.bind(python).clone().next()?;

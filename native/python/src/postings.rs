@@ -1,64 +1,25 @@
-//! Runs of postings for Python: `docstore_kernel::postings` over buffers, mapped files most of all.
+//! The index of a store for Python: `docstore_kernel::postings` over runs in mapped files, and the postings of a batch.
 //!
-//! The GIL is let go while runs are made and merged, and while the texts of a group are posted; a look-up takes less
-//! time than to let it go and take it again.
+//! The GIL is let go while runs are made and merged (`runs`), and while the texts of a large group are posted; a look-up
+//! takes less time than to let it go and take it again.
 
+use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
-use docstore_kernel::postings::{self, mix_key, Answer, Asked, Encoded, Pruning, Recent};
+use docstore_kernel::postings::{self, mix_key, Answer, Asked, Layer, Recent};
 use docstore_kernel::ranking::{self, Looks};
-use docstore_kernel::slices::{self, Damaged, Shape};
+use docstore_kernel::slices::{LIST_LIMIT, PLACE_BITS};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyTuple};
-use pyo3::{ffi, import_exception};
 
+use crate::runs::{corrupt, damaged, CorruptionError, InvalidArgument, Run, RunParts, TEXT_GONE};
 use crate::text::WORDS;
-use crate::verdicts::Shared;
 use crate::{detached, words_as_bytes};
-
-import_exception!(docstore.model.errors, CorruptionError);
-
-fn damaged(_: Damaged) -> PyErr {
-    CorruptionError::new_err("a run of postings leads outside itself; it is built again from the pages")
-}
-
-fn shape_of(slice_bits: u32, place_bits: u32) -> PyResult<Shape> {
-    Shape::new(slice_bits, place_bits)
-        .ok_or_else(|| PyValueError::new_err(format!("no run has 2^{slice_bits} slices and {place_bits} bits a place")))
-}
-
-/// A run over a read-only buffer that nobody changes.
-#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
-pub struct RunView {
-    buffer: PyBuffer<u8>,
-    parts: [usize; 4],
-    shape: Shape,
-}
-
-#[pymethods]
-impl RunView {
-    #[new]
-    fn new(buffer: PyBuffer<u8>, parts: [usize; 4], slice_bits: u32, place_bits: u32) -> PyResult<Self> {
-        if !buffer.is_c_contiguous() || !buffer.readonly() {
-            return Err(PyValueError::new_err("a run must be one read-only piece of memory"));
-        }
-        let shape = Shape::new(slice_bits, place_bits).ok_or(Damaged).map_err(damaged)?;
-        let view = Self { buffer, parts, shape };
-        view.run()?;
-        Ok(view)
-    }
-}
-
-impl RunView {
-    fn run(&self) -> PyResult<slices::Run<'_>> {
-        // SAFETY: the buffer is contiguous, and exported for as long as `self.buffer` lives, which the result borrows.
-        // It is read-only, so Python code does not change it; a run's file is never changed once it is mapped.
-        let bytes = unsafe { std::slice::from_raw_parts(self.buffer.buf_ptr().cast::<u8>(), self.buffer.len_bytes()) };
-        slices::Run::new(bytes, self.parts, self.shape).map_err(damaged)
-    }
-}
 
 /// A cell of the log of so many bytes is posted without the GIL: of some 16 texts, a tenth of a millisecond.
 const LONG_CELL_BYTES: usize = 8 << 10;
@@ -115,112 +76,318 @@ pub fn propose<'py>(
     })
 }
 
-/// Postings by mixed key: of runs, oldest first, then those that no run has.  Those of a batch have no runs.
+/// Postings of a batch, by mixed key.
 #[pyclass(module = "docstore.dedup.docstore_native")]
-pub struct Postings {
-    runs: Vec<Py<RunView>>,
-    recent: Recent,
-}
-
-impl Postings {
-    fn views(&self) -> PyResult<Vec<slices::Run<'_>>> {
-        self.runs.iter().map(|run| run.get().run()).collect()
-    }
-
-    /// Postings that no run has, those of a batch last.
-    fn tables<'a>(&'a self, batch: &'a Option<PyRef<'_, Self>>) -> Vec<&'a Recent> {
-        [Some(&self.recent), batch.as_ref().map(|batch| &batch.recent)].into_iter().flatten().collect()
-    }
-}
+#[derive(Default)]
+pub struct Postings(Recent);
 
 #[pymethods]
 impl Postings {
     #[new]
-    #[pyo3(signature = (runs = Vec::new()))]
-    fn new(runs: Vec<Py<RunView>>) -> Self {
-        Self { runs, recent: Recent::default() }
+    fn new() -> Self {
+        Self::default()
     }
 
-    /// Texts that no run has.
+    /// How many texts they are of.
     fn __len__(&self) -> usize {
-        self.recent.texts().len()
+        self.0.texts().len()
     }
 
-    #[getter]
-    fn postings(&self) -> usize {
-        self.recent.len()
-    }
-
-    #[getter]
-    fn memory_bytes(&self) -> usize {
-        self.recent.memory_bytes()
-    }
-
-    fn read(&mut self, runs: Vec<Py<RunView>>) {
-        self.runs = runs;
-    }
-
+    /// Add a text under keys that are not mixed, each once.
     #[pyo3(signature = (text, *parts))]
     fn post<'py>(&mut self, python: Python<'py>, text: u64, parts: &Bound<'py, PyTuple>) -> PyResult<()> {
         let mut keys = Vec::new();
         for part in parts {
             keys.extend(part.extract::<PyBuffer<u64>>()?.to_vec(python)?.into_iter().map(mix_key));
         }
-        if self.recent.post(text, &keys) {
+        if self.0.post(text, &keys) {
             return Ok(());
         }
-        Err(PyValueError::new_err("no room for another text: make a run of those posted"))
+        Err(PyValueError::new_err("no room for another text: commit those posted"))
+    }
+
+    /// The texts with their keys, as cells of a row of the log.
+    fn log<'py>(&self, python: Python<'py>, durable_end: u64, cell_texts: usize) -> Vec<Bound<'py, PyBytes>> {
+        self.0.log(durable_end, cell_texts).iter().map(|cell| PyBytes::new(python, cell)).collect()
+    }
+}
+
+/// Groups of a run: `first <= group < end`.
+type Span = (u64, u64);
+
+/// The index of a store: committed postings in a few sorted runs, oldest first, and in a table in memory (the memtable).
+///
+/// A small LSM tree.  Neighbouring runs of similar size are merged; the caller writes the bytes of flushes and merges to
+/// files, and hands these over.  Each run keeps the first `limit` texts of a key, so results do not depend on merges.
+/// Not thread-safe.
+#[pyclass(module = "docstore.dedup.docstore_native")]
+pub struct Runs {
+    limit: usize,
+    /// The memtable is flushed at so many texts, or so many postings, however few texts they are of.
+    flush_texts: usize,
+    flush_postings: usize,
+    /// Runs of one level that are merged into one of the next.
+    fan_in: usize,
+    runs: Vec<Py<Run>>,
+    recent: Recent,
+    /// The first group of the memtable.  Groups before it are in runs.
+    end: u64,
+    next: u64,
+    /// Sources of each merge that is being written.
+    merges: HashMap<Span, Vec<Span>>,
+    /// Texts that stay, ascending, while runs of groups before `prune_end` are rewritten without others; `pruned` has
+    /// the runs whose rewriting has started.
+    live: Option<Arc<Vec<u64>>>,
+    prune_end: u64,
+    pruned: HashSet<Span>,
+    dropped: u64,
+}
+
+impl Runs {
+    fn layer(&self) -> PyResult<Layer<'_>> {
+        let runs = self.runs.iter().map(|run| run.get().view()).collect::<PyResult<_>>()?;
+        Ok(Layer { runs, recent: Some(&self.recent) })
+    }
+
+    /// The committed postings of another index, then those of this one, then those of a batch.
+    fn layers<'a>(
+        &'a self,
+        lower: &'a Option<PyRef<'_, Self>>,
+        batch: &'a Option<PyRef<'_, Postings>>,
+    ) -> PyResult<Vec<Layer<'a>>> {
+        let mut layers = lower.as_ref().map(|lower| lower.layer()).transpose()?.into_iter().collect::<Vec<_>>();
+        layers.push(self.layer()?);
+        layers.extend(batch.as_ref().map(|batch| Layer { runs: Vec::new(), recent: Some(&batch.0) }));
+        Ok(layers)
+    }
+
+    /// The power of `fan_in` for the size of a run in full memtables.
+    fn level(&self, run: &Run) -> u32 {
+        let size = (run.texts / self.flush_texts as u64).max(run.postings / self.flush_postings as u64);
+        size.checked_ilog(self.fan_in as u64).unwrap_or(0)
+    }
+}
+
+#[pymethods]
+impl Runs {
+    /// An index without postings.
+    #[new]
+    #[pyo3(signature = (limit, flush_texts = 2048, flush_postings = 1 << 17, fan_in = 2))]
+    fn new(limit: usize, flush_texts: usize, flush_postings: usize, fan_in: usize) -> PyResult<Self> {
+        if fan_in < 2 || flush_texts < 1 || flush_postings < 1 || !(1..=LIST_LIMIT).contains(&limit) {
+            return Err(InvalidArgument::new_err(format!(
+                "fan_in {fan_in} must be at least 2, flush_texts {flush_texts} and flush_postings {flush_postings} at \
+                 least 1 and limit {limit} from 1 to {LIST_LIMIT}"
+            )));
+        }
+        Ok(Self {
+            limit,
+            flush_texts,
+            flush_postings,
+            fan_in,
+            runs: Vec::new(),
+            recent: Recent::default(),
+            end: 0,
+            next: 0,
+            merges: HashMap::new(),
+            live: None,
+            prune_end: 0,
+            pruned: HashSet::new(),
+            dropped: 0,
+        })
+    }
+
+    /// Groups below this number are in runs.
+    #[getter]
+    fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The number of the next group.
+    #[getter]
+    fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The runs that look-ups read, oldest first.
+    #[getter]
+    fn runs(&self, python: Python<'_>) -> Vec<Py<Run>> {
+        self.runs.iter().map(|run| run.clone_ref(python)).collect()
+    }
+
+    /// Whether the memtable has to be flushed.
+    #[getter]
+    fn is_full(&self) -> bool {
+        self.recent.texts().len() >= self.flush_texts || self.recent.len() >= self.flush_postings
+    }
+
+    /// Whether texts are being pruned.
+    #[getter]
+    fn is_pruning(&self) -> bool {
+        self.live.is_some()
+    }
+
+    /// Whether merges or rewrites are being written.
+    #[getter]
+    fn is_merging(&self) -> bool {
+        !self.merges.is_empty()
+    }
+
+    /// Postings that were pruned so far.
+    #[getter]
+    fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// The texts that no run has with their keys, as cells of a row of the log.
-    fn log<'py>(&self, python: Python<'py>, durable_end: u64, cell_texts: usize) -> Vec<Bound<'py, PyBytes>> {
-        self.recent.log(durable_end, cell_texts).iter().map(|cell| PyBytes::new(python, cell)).collect()
+    fn log<'py>(&self, python: Python<'py>, cell_texts: usize) -> Vec<Bound<'py, PyBytes>> {
+        self.recent.log(self.end, cell_texts).iter().map(|cell| PyBytes::new(python, cell)).collect()
     }
 
-    /// Post what a cell of the log has; without the GIL if it has many texts.
-    fn replay(&mut self, python: Python<'_>, cell: &[u8]) -> PyResult<()> {
+    /// Numbers of the texts that no run has, as bytes of uint64.
+    fn recent_texts<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        words_as_bytes(python, self.recent.texts())
+    }
+
+    /// Open the next run of a store; -> False if the runs before it cover it: its merge was finished.
+    fn open(&mut self, python: Python<'_>, first: u64, end: u64, buffer: PyBuffer<u8>) -> PyResult<bool> {
+        if end <= self.end {
+            return Ok(false);
+        }
+        if first != self.end {
+            let (expected, found) = (format!("one from group {}", self.end), format!("group {first}"));
+            return Err(corrupt(python, "a run of postings is missing", None, &expected, &found));
+        }
+        self.runs.push(Py::new(python, Run::open(python, (first, end), buffer)?)?);
+        (self.end, self.next) = (end, end);
+        Ok(true)
+    }
+
+    /// Take a committed group into the memtable; -> number of its texts.
+    ///
+    /// `group` is larger than that of the last one; groups between them failed.  `cells` are those of its row of the log.
+    fn add(&mut self, python: Python<'_>, group: u64, cells: Vec<PyBackedBytes>) -> PyResult<usize> {
+        if group < self.next {
+            let last = self.next - 1;
+            return Err(InvalidArgument::new_err(format!(
+                "group {group} does not follow {last}; add each once, in order"
+            )));
+        }
+        let before = self.recent.texts().len();
         let recent = &mut self.recent;
-        let mut work = || recent.replay(cell);
-        let posted = if cell.len() < LONG_CELL_BYTES { work() } else { detached(python, work)? };
-        posted.map_err(|_| CorruptionError::new_err("a cell of the log of postings ends inside a text"))
+        let mut work = || cells.iter().try_for_each(|cell| recent.replay(cell));
+        let is_short = cells.iter().map(|cell| cell.len()).sum::<usize>() < LONG_CELL_BYTES;
+        let posted = if is_short { work() } else { detached(python, work)? };
+        posted.map_err(|_| CorruptionError::new_err("a cell of the log of postings ends inside a text"))?;
+        self.next = group + 1;
+        Ok(self.recent.texts().len() - before)
     }
 
-    /// Look up keys, those of a batch last: (which key, text number), each as bytes of uint64.
+    /// The run of the memtable, to be written and adopted before another group is added; None if it has no group.
+    fn flush(&self) -> PyResult<Option<RunParts>> {
+        let span = (self.end, self.next);
+        (self.next > self.end).then(|| RunParts::of_recent(span, self.limit, &self.recent)).transpose()
+    }
+
+    /// Merges to begin: of neighbours whose oldest is not larger than the largest of the others.
+    ///
+    /// While texts are pruned, runs are rewritten without them instead.
+    fn merge(&mut self, python: Python<'_>) -> PyResult<Vec<RunParts>> {
+        let mut begun = Vec::new();
+        let mut busy: HashSet<Span> = self.merges.values().flatten().copied().collect();
+        if let Some(live) = &self.live {
+            for run in &self.runs {
+                let span = run.get().span;
+                if span.1 <= self.prune_end && !busy.contains(&span) && self.pruned.insert(span) {
+                    begun.push(RunParts::pruned(self.limit, run.clone_ref(python), live.clone())?);
+                    self.merges.insert(span, vec![span]);
+                }
+            }
+            if !self.merges.is_empty() {
+                return Ok(begun);
+            }
+            self.live = None;
+        }
+        for sources in self.runs.windows(self.fan_in).rev() {
+            let levels: Vec<u32> = sources.iter().map(|run| self.level(run.get())).collect();
+            let spans: Vec<Span> = sources.iter().map(|run| run.get().span).collect();
+            let is_small = sources.iter().map(|run| run.get().texts).sum::<u64>() <= 1 << PLACE_BITS;
+            let is_due = levels[1..].iter().any(|&level| levels[0] <= level);
+            if is_due && is_small && !spans.iter().any(|span| busy.contains(span)) {
+                let span = (spans[0].0, spans[spans.len() - 1].1);
+                let sources = sources.iter().map(|run| run.clone_ref(python)).collect();
+                begun.push(RunParts::merged(span, self.limit, sources)?);
+                busy.extend(&spans);
+                self.merges.insert(span, spans);
+            }
+        }
+        Ok(begun)
+    }
+
+    /// Take a run that was written from `flush` or `merge`; -> the runs that it replaces, whose files may go.
+    ///
+    /// A run that is rewritten under its own name replaces its file, and is not among them.
+    fn adopt(&mut self, python: Python<'_>, first: u64, end: u64, buffer: PyBuffer<u8>) -> PyResult<Vec<Py<Run>>> {
+        let span = (first, end);
+        let run = Py::new(python, Run::open(python, span, buffer)?)?;
+        let Some(sources) = self.merges.remove(&span) else {
+            if span != (self.end, self.next) {
+                return Err(InvalidArgument::new_err(format!("no run of groups {first} to {end} is being made")));
+            }
+            self.runs.push(run);
+            self.end = self.next;
+            self.recent = Recent::default();
+            return Ok(Vec::new());
+        };
+        let at = self.runs.iter().position(|run| run.get().span == sources[0]);
+        let at = at.ok_or_else(|| InvalidArgument::new_err("the sources of a merge are gone"))?;
+        if sources[0] == span {
+            self.dropped += self.runs[at].get().postings - run.get().postings;
+        }
+        let old = self.runs.splice(at..at + sources.len(), [run]);
+        Ok(old.filter(|run| run.get().span != span).collect())
+    }
+
+    /// Begin to rewrite the runs without removed texts: `merge` gives them, and no merges until all are adopted.
+    ///
+    /// `live` are the numbers of texts that stay, ascending; texts of groups that are not in runs yet stay as well.
+    fn prune(&mut self, python: Python<'_>, live: PyBuffer<u64>) -> PyResult<()> {
+        self.live = Some(Arc::new(live.to_vec(python)?));
+        self.prune_end = self.end;
+        self.pruned.clear();
+        Ok(())
+    }
+
+    /// Look up keys that are not mixed, those of a batch last: (which key, text number), each as bytes of uint64.
+    #[pyo3(signature = (keys, batch = None, lower = None))]
     fn find<'py>(
         &self,
         python: Python<'py>,
         keys: PyBuffer<u64>,
-        limit: usize,
-        batch: Option<PyRef<'py, Self>>,
+        batch: Option<PyRef<'py, Postings>>,
+        lower: Option<PyRef<'py, Self>>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let mixed: Vec<u64> = keys.to_vec(python)?.into_iter().map(mix_key).collect();
-        let (owners, texts) = postings::find(&self.views()?, &self.tables(&batch), &mixed, limit).map_err(damaged)?;
+        let (owners, texts) = postings::find(&self.layers(&lower, &batch)?, &mixed, self.limit).map_err(damaged)?;
         Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
     }
 
-    /// The chains of a page looked up, and what they lead to ranked.
+    /// The chains of a page looked up, and what they lead to ranked; removed texts are left out.
+    #[pyo3(signature = (asked, looks, batch = None, lower = None))]
     fn propose<'py>(
         &self,
         python: Python<'py>,
         asked: Question,
-        limit: usize,
         looks: LookLimits,
-        batch: Option<PyRef<'py, Self>>,
+        batch: Option<PyRef<'py, Postings>>,
+        lower: Option<PyRef<'py, Self>>,
     ) -> PyResult<Proposal<'py>> {
-        let (views, tables) = (self.views()?, self.tables(&batch));
+        let layers = self.layers(&lower, &batch)?;
         answered(python, asked, looks, |asked, looks| {
-            postings::propose(&views, &tables, asked, limit, looks).map_err(damaged)
+            let mut found = postings::propose(&layers, asked, self.limit, looks).map_err(damaged)?;
+            found.proposal.numbers.retain(|&number| number != TEXT_GONE);
+            Ok(found)
         })
-    }
-
-    /// All postings that no run has, sorted, at most `limit` of a key.
-    fn sorted<'py>(&self, python: Python<'py>, limit: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let recent = &self.recent;
-        words_as_bytes(python, &python.detach(|| recent.sorted(limit)))
-    }
-
-    fn texts<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        words_as_bytes(python, self.recent.texts())
     }
 }
 
@@ -256,7 +423,7 @@ pub fn posting_rows<'py>(
 
 /// Bytes that Python reads in place: to copy a megabyte would hold the GIL for as long, and whoever waits for it.
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
-pub struct Packed(Vec<u8>);
+pub struct Packed(pub Vec<u8>);
 
 #[pymethods]
 impl Packed {
@@ -276,74 +443,12 @@ impl Packed {
     }
 }
 
-fn handed_over(python: Python<'_>, encoded: Encoded) -> PyResult<Bound<'_, PyTuple>> {
-    let units: Vec<u8> = encoded.units.iter().flat_map(|units| units.to_ne_bytes()).collect();
-    (Packed(encoded.bytes), PyBytes::new(python, &units), encoded.keys, encoded.postings).into_pyobject(python)
-}
-
-/// All slices of sorted postings.
-#[pyfunction]
-pub fn encode_slices<'py>(
-    python: Python<'py>,
-    packed: PyBuffer<u64>,
-    slice_bits: u32,
-    place_bits: u32,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let shape = shape_of(slice_bits, place_bits)?;
-    let packed = packed.to_vec(python)?;
-    let encoded = python.detach(|| postings::encode(&packed, shape));
-    handed_over(python, encoded)
-}
-
-/// Slices `first..first + count` of runs together, oldest first; `texts` says how many each has.
-#[pyfunction]
-#[pyo3(signature = (runs, texts, shape, limit, first, count))]
-pub fn merge_slices<'py>(
-    python: Python<'py>,
-    runs: Vec<PyRef<'py, RunView>>,
-    texts: Vec<u64>,
-    shape: (u32, u32),
-    limit: usize,
-    first: usize,
-    count: usize,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let shape = shape_of(shape.0, shape.1)?;
-    let views = runs.iter().map(|run| run.run()).collect::<PyResult<Vec<_>>>()?;
-    let merged = python.detach(|| postings::merge(&views, &texts, shape, limit, first, count)).map_err(damaged)?;
-    handed_over(python, merged)
-}
-
-/// Slices `first..first + count` of a run without texts that are gone.
-///
-/// `places` has the new place of each text, 2^64 - 1 for one that is gone; `texts` stay.
-#[pyfunction]
-#[pyo3(signature = (run, places, texts, shape, limit, first, count))]
-#[allow(clippy::too_many_arguments)]
-pub fn prune_slices<'py>(
-    python: Python<'py>,
-    run: PyRef<'py, RunView>,
-    places: PyBuffer<u64>,
-    texts: u64,
-    shape: (u32, u32),
-    limit: usize,
-    first: usize,
-    count: usize,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let shape = shape_of(shape.0, shape.1)?;
-    let (view, places) = (run.run()?, Shared::new(python, places)?);
-    let pruned = python
-        .detach(|| postings::prune(view, Pruning { places: places.as_ref(), texts, limit }, shape, first, count))
-        .map_err(damaged)?;
-    handed_over(python, pruned)
-}
-
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<RunView>()?;
+    module.add_class::<Run>()?;
+    module.add_class::<RunParts>()?;
     module.add_class::<Postings>()?;
+    module.add_class::<Runs>()?;
     module.add_class::<Packed>()?;
     module.add_function(wrap_pyfunction!(posting_rows, module)?)?;
-    module.add_function(wrap_pyfunction!(encode_slices, module)?)?;
-    module.add_function(wrap_pyfunction!(merge_slices, module)?)?;
-    module.add_function(wrap_pyfunction!(prune_slices, module)?)?;
     module.add_function(wrap_pyfunction!(propose, module)?)
 }

@@ -1,4 +1,4 @@
-"""Runs with their log: committed postings are found again, whatever else was lost; failures are repaired."""
+"""The index with its log: committed postings are found again, whatever else was lost; failures are repaired."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from committed import commit_postings
+from committed import commit_postings, texts_under
 from memory_engine import MemoryEngine
 from numpy.typing import NDArray
 
-from docstore.dedup.buckets import IndexQuery, NewPostings
-from docstore.dedup.index import Pruner
-from docstore.dedup.runbuckets import RunBuckets, Texts
-from docstore.dedup.runs import pruned_parts
+from docstore.dedup.index import IndexQuery, NewPostings
+from docstore.dedup.runs import RunFiles, RunIndex, Span, Texts
 from docstore.model.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW, RUN_TEXT_GONE
 from docstore.model.types import Durability, RowMutations, SetCell
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
+from docstore.writing.maintenance import Pruner
 
 FLUSH = 50
 
@@ -50,10 +49,10 @@ class Store:
         if self.cut_short_at is not None:
             raise KeyboardInterrupt
 
-    def open(self, files: Files | None = None) -> RunBuckets:
-        return RunBuckets(self.engine, self.folder, self.texts, files, flush_texts=FLUSH)
+    def open(self, files: Files | None = None) -> RunIndex:
+        return RunIndex(self.engine, self.folder, self.texts, files, flush_texts=FLUSH)
 
-    def write(self, buckets: RunBuckets, groups: int, group_texts: int = 7) -> None:
+    def write(self, buckets: RunIndex, groups: int, group_texts: int = 7) -> None:
         for _ in range(groups):
             first = len(self.committed)
             group = [query(n) for n in range(first, first + group_texts)]
@@ -67,10 +66,12 @@ class Store:
         scanned = self.engine.scan("meta", RUN_LOG_PREFIX, RUN_LOG_PREFIX + b"\xff")
         return [int.from_bytes(row.row_key[len(RUN_LOG_PREFIX) :], "big") for row in scanned]
 
-    def all_found(self, buckets: RunBuckets) -> bool:
-        numbers = [each.own_number for each in self.committed]
-        owner, texts = buckets.find(np.array(numbers, np.uint64))
-        return bool(owner.tolist() == list(range(len(numbers))) and texts.tolist() == numbers)
+    def all_found(self, buckets: RunIndex) -> bool:
+        for each in self.committed:
+            found = buckets.propose(each._replace(fingerprints=each.fingerprints[:1]))
+            if not found.has_own or found.candidates != 1:
+                return False
+        return True
 
 
 @pytest.fixture
@@ -235,7 +236,7 @@ def test_a_rebuild_leaves_no_more_in_the_log_than_a_table_holds(store: Store, mo
     store.write(buckets, 5)  # 35 texts: fewer than FLUSH
     buckets.rebuild()
     assert not list(store.folder.glob("*.run"))
-    monkeypatch.setattr("docstore.dedup.runbuckets.FLUSH_POSTINGS", 90)  # of 105
+    monkeypatch.setattr("docstore.dedup.runs.FLUSH_POSTINGS", 90)  # of 105
     buckets.rebuild()
     assert len(list(store.folder.glob("*.run"))) == 1
     assert store.all_found(buckets)
@@ -322,10 +323,10 @@ def test_texts_that_are_gone_are_dropped_once_they_are_many(store: Store) -> Non
     assert store.asked_for_texts == 0
     for again in before_and_after_close(store, buckets):
         assert store.all_found(again)
-        assert len(again.find(np.array([50], np.uint64))[0]) == 0
+        assert texts_under(again, 50) == []
 
 
-def before_and_after_close(store: Store, buckets: RunBuckets) -> Iterator[RunBuckets]:
+def before_and_after_close(store: Store, buckets: RunIndex) -> Iterator[RunIndex]:
     yield buckets
     buckets.close()
     yield store.open()
@@ -346,7 +347,7 @@ class Paused(Files):
         super().rename(path, target)
 
 
-def put(store: Store, buckets: RunBuckets, number: int) -> None:
+def put(store: Store, buckets: RunIndex, number: int) -> None:
     """A text as its page would be posted."""
     asked, new = query(number), NewPostings()
     if not buckets.propose(asked, new).has_own:
@@ -420,7 +421,7 @@ def test_writers_continue_while_removed_texts_are_pruned(store: Store) -> None:
     pruning.join()
     for again in before_and_after_close(store, buckets):
         assert store.all_found(again)
-        assert len(again.find(np.array([50], np.uint64))[0]) == 0
+        assert texts_under(again, 50) == []
         assert again.propose(query(30)).has_own and not again.propose(query(40)).has_own
     assert store.asked_for_texts == 0
 
@@ -449,12 +450,17 @@ def test_runs_are_rewritten_only_in_the_background(store: Store, monkeypatch: py
     """Writers wait for some steps a run, whatever its size."""
     threads = []
 
-    def recorded(*args: Any) -> Iterator[bytes | memoryview]:
-        for part in pruned_parts(*args):
-            threads.append(threading.current_thread().name)
-            yield part
+    merge = RunFiles.merge
 
-    monkeypatch.setattr("docstore.dedup.runbuckets.pruned_parts", recorded)
+    def recorded(files: RunFiles, name: Span, parts: Iterator[memoryview], size_bytes: int) -> None:
+        def steps() -> Iterator[memoryview]:
+            for part in parts:
+                threads.append(threading.current_thread().name)
+                yield part
+
+        merge(files, name, steps(), size_bytes)
+
+    monkeypatch.setattr(RunFiles, "merge", recorded)
     buckets = store.open()
     store.write(buckets, 40)
     store.committed = store.committed[100:]
@@ -475,7 +481,7 @@ class FailsToRename(Files):
         super().rename(path, target)
 
 
-def half_pruned(store: Store, begun: Callable[[RunBuckets], None] = lambda buckets: None) -> RunBuckets:
+def half_pruned(store: Store, begun: Callable[[RunIndex], None] = lambda buckets: None) -> RunIndex:
     """Runs of which one was rewritten without texts 0 to 199, before the rename of a second one failed."""
     files = FailsToRename()
     buckets = store.open(files)
@@ -511,7 +517,7 @@ def test_postings_of_a_batch_survive_half_a_pruning(store: Store) -> None:
     """The runs are opened again while a batch is in flight: missing texts are known, and the batch's postings stay."""
     new: list[NewPostings] = []
 
-    def begun(buckets: RunBuckets) -> None:
+    def begun(buckets: RunIndex) -> None:
         new.append(NewPostings())
         buckets.post(new[0], 9000, *query(9000).first_keys())
 
@@ -548,7 +554,7 @@ def test_a_text_under_longer_keys_is_found_after_a_full_bucket_has_lost_texts(st
     for again in before_and_after_close(store, buckets):
         found = set(again.propose(chained(500)).numbers) | set(again.propose(chained(500)).further)
         assert len(found & set(live.tolist())) >= 24 and RUN_TEXT_GONE not in found
-        assert set(live.tolist()) <= set(again.find(np.array([1 << 41], np.uint64))[1].tolist())
+        assert set(live.tolist()) <= set(texts_under(again, 1 << 41))
         assert not again.propose(chained(7)).has_own, "it is posted again when it is written again"
 
 
@@ -560,5 +566,5 @@ def test_a_group_of_any_size_is_one_row_of_bounded_cells(store: Store) -> None:
     (row,) = buckets.log(new)
     assert len(row.mutations) == 3
     store.engine.mutate_rows([row], Durability.SYNC)
-    again = RunBuckets(store.engine, store.folder.with_name("other"), store.texts)
-    assert len(again.find(np.array([1000], np.uint64))[0]) == 64
+    again = RunIndex(store.engine, store.folder.with_name("other"), store.texts)
+    assert len(texts_under(again, 1000)) == 64

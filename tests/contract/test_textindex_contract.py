@@ -1,4 +1,4 @@
-"""Rows, runs, and a layer over either answer the same questions, on every engine, against a plain dict."""
+"""An index of rows, one of runs, and one over another give the same answers, on every engine, against a plain dict."""
 
 from __future__ import annotations
 
@@ -7,44 +7,35 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from committed import commit_postings
+from committed import commit_postings, texts_under
 from memory_engine import MemoryEngine
 
-from docstore.dedup.buckets import (
-    BUCKET_LIMIT,
-    NOTHING_NEW,
-    Buckets,
-    IndexQuery,
-    LayeredBuckets,
-    NewPostings,
-    RowBuckets,
-)
-from docstore.dedup.runbuckets import RunBuckets
+from docstore.cluster.rowindex import RowIndex
+from docstore.dedup.index import BUCKET_LIMIT, NOTHING_NEW, IndexQuery, NewPostings, TextIndex
+from docstore.dedup.runs import RunIndex
 from docstore.storage.engine import Engine
 
 SEED = 20261121
 
 
-def make_rows(engine: Engine, path: Path) -> Buckets:
-    return RowBuckets(engine)
+def make_rows(engine: Engine, path: Path) -> TextIndex:
+    return RowIndex(engine)
 
 
-def make_runs(engine: Engine, path: Path) -> Buckets:
-    return RunBuckets(engine, path / "index", list, flush_texts=40)
+def make_runs(engine: Engine, path: Path) -> RunIndex:
+    return RunIndex(engine, path / "index", list, flush_texts=40)
 
 
 @pytest.fixture(params=[make_rows, make_runs], ids=["rows", "runs"])
-def buckets(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> Iterator[Buckets]:
-    make: Callable[[Engine, Path], Buckets] = request.param
+def texts(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> Iterator[TextIndex]:
+    make: Callable[[Engine, Path], TextIndex] = request.param
     made = make(engine, tmp_path)
     yield made
     made.close()
 
 
-def found_in(buckets: Buckets, keys: np.ndarray, new: NewPostings = NOTHING_NEW) -> list[set[int]]:
-    owner, texts = buckets.find(keys, new)
-    assert (np.diff(owner) >= 0).all()
-    return [set(texts[owner == place].tolist()) for place in range(len(keys))]
+def found_in(texts: TextIndex, keys: np.ndarray, new: NewPostings = NOTHING_NEW) -> list[set[int]]:
+    return [set(texts_under(texts, key, new)) for key in keys.tolist()]
 
 
 def keys_of(rng: np.random.Generator) -> np.ndarray:
@@ -53,7 +44,7 @@ def keys_of(rng: np.random.Generator) -> np.ndarray:
     return np.concatenate([fresh, common])
 
 
-def test_a_text_is_found_from_the_moment_it_is_posted_and_for_good(engine: Engine, buckets: Buckets) -> None:
+def test_a_text_is_found_from_the_moment_it_is_posted_and_for_good(engine: Engine, texts: TextIndex) -> None:
     rng = np.random.default_rng(SEED)
     expected: dict[int, list[int]] = {}
     asked: list[np.ndarray] = []
@@ -61,49 +52,47 @@ def test_a_text_is_found_from_the_moment_it_is_posted_and_for_good(engine: Engin
         pages = [keys_of(rng) for _ in range(int(rng.integers(1, 12)))]
         new = NewPostings()
         for keys in pages:
-            assert found_in(buckets, keys, new) == [set(expected.get(key, [])[:BUCKET_LIMIT]) for key in keys.tolist()]
+            assert found_in(texts, keys, new) == [set(expected.get(key, [])[:BUCKET_LIMIT]) for key in keys.tolist()]
             # ascending, so that the first posted are those of the smallest numbers, which rows give
             text = len(asked) * 7 + 1
-            buckets.post(new, text, keys)
+            texts.post(new, text, keys)
             asked.append(keys)
             for key in keys.tolist():
                 expected.setdefault(key, []).append(text)
-        commit_postings(engine, buckets, new)
+        commit_postings(engine, texts, new)
     assert max(map(len, expected.values())) < BUCKET_LIMIT
     for keys in asked:
-        assert found_in(buckets, keys) == [set(expected[key]) for key in keys.tolist()]
+        assert found_in(texts, keys) == [set(expected[key]) for key in keys.tolist()]
 
 
-def test_a_bucket_gives_the_first_texts_and_no_more(engine: Engine, buckets: Buckets) -> None:
+def test_a_bucket_gives_the_first_texts_and_no_more(engine: Engine, texts: TextIndex) -> None:
     key = np.array([48], np.uint64)
     for text in range(1, 2 * BUCKET_LIMIT + 40):
         new = NewPostings()
-        buckets.post(new, text, key)
-        commit_postings(engine, buckets, new)
-    assert found_in(buckets, key) == [set(range(1, BUCKET_LIMIT + 1))]
+        texts.post(new, text, key)
+        commit_postings(engine, texts, new)
+    assert found_in(texts, key) == [set(range(1, BUCKET_LIMIT + 1))]
 
 
-def test_a_batch_that_is_dropped_leaves_nothing(engine: Engine, buckets: Buckets) -> None:
+def test_a_batch_that_is_dropped_leaves_nothing(engine: Engine, texts: TextIndex) -> None:
     keys = np.arange(5, dtype=np.uint64)
     new = NewPostings()
-    buckets.post(new, 9, keys)
-    assert found_in(buckets, keys, new) == [{9}] * 5
-    assert found_in(buckets, keys) == found_in(buckets, keys, NewPostings()) == [set()] * 5
+    texts.post(new, 9, keys)
+    assert found_in(texts, keys, new) == [{9}] * 5
+    assert found_in(texts, keys) == found_in(texts, keys, NewPostings()) == [set()] * 5
 
 
-def test_a_group_that_failed_may_be_written_again(engine: Engine, buckets: Buckets) -> None:
+def test_a_group_that_failed_may_be_written_again(engine: Engine, texts: TextIndex) -> None:
     keys = np.arange(5, dtype=np.uint64)
     for committed in (False, False, True):
         new = NewPostings()
-        buckets.post(new, 9, keys)
-        commit_postings(engine, buckets, new, known=committed, is_applied=committed)
-    owner, texts = buckets.find(keys)
-    assert owner.tolist() == [0, 1, 2, 3, 4] and texts.tolist() == [9] * 5
+        texts.post(new, 9, keys)
+        commit_postings(engine, texts, new, known=committed, is_applied=committed)
+    assert [texts_under(texts, key) for key in keys.tolist()] == [[9]] * 5
 
 
-def test_no_key_finds_nothing(buckets: Buckets) -> None:
-    owner, texts = buckets.find(np.empty(0, np.uint64))
-    assert len(owner) == len(texts) == 0
+def test_no_key_finds_nothing(texts: TextIndex) -> None:
+    assert texts.propose(IndexQuery(NONE, NONE, NONE, 1)).numbers == []
 
 
 def test_a_layer_sees_what_is_below_and_changes_nothing_there(engine: Engine, tmp_path: Path) -> None:
@@ -113,7 +102,7 @@ def test_a_layer_sees_what_is_below_and_changes_nothing_there(engine: Engine, tm
     lower.post(new, 5, key)
     commit_postings(engine, lower, new)
     above = MemoryEngine()
-    layer = LayeredBuckets(lower, RowBuckets(above))
+    layer = RunIndex(above, tmp_path / "above", list, lower=lower)
     new = NewPostings()
     layer.post(new, 3, key)
     assert found_in(layer, key, new) == [{3, 5}]
@@ -128,14 +117,14 @@ def test_a_layer_sees_what_is_below_and_changes_nothing_there(engine: Engine, tm
     lower.close()
 
 
-def test_an_engine_that_fails_leaves_the_buckets_in_order(engine: Engine, buckets: Buckets) -> None:
+def test_an_engine_that_fails_leaves_the_buckets_in_order(engine: Engine, texts: TextIndex) -> None:
     for text in range(200):
         new = NewPostings()
-        buckets.post(new, text, np.array([text, 1 << 40], np.uint64))
+        texts.post(new, text, np.array([text, 1 << 40], np.uint64))
         fails = text % 3 == 0
-        commit_postings(engine, buckets, new, known=not fails, is_applied=not fails)
+        commit_postings(engine, texts, new, known=not fails, is_applied=not fails)
     for text in range(200):
-        assert found_in(buckets, np.array([text], np.uint64)) == [{text} if text % 3 else set()]
+        assert texts_under(texts, text) == ([text] if text % 3 else [])
 
 
 NONE = np.empty(0, np.uint64)
@@ -153,38 +142,39 @@ def asks(number: int) -> IndexQuery:
     return IndexQuery(bands, np.array([12], np.uint64), runs, number)
 
 
-def post_as_pages_do(engine: Engine, buckets: Buckets, numbers: range) -> None:
+def post_as_pages_do(engine: Engine, texts: TextIndex, numbers: range) -> None:
     new = NewPostings()
     for number in numbers:
         query = asks(number)
-        proposal = buckets.propose(query, new)
+        proposal = texts.propose(query, new)
         if not proposal.has_own:
-            buckets.post(new, number, *query.first_keys(), proposal.further_keys)
+            texts.post(new, number, *query.first_keys(), proposal.further_keys)
         if number % 7 == 0:
-            commit_postings(engine, buckets, new)
+            commit_postings(engine, texts, new)
             new = NewPostings()
-    commit_postings(engine, buckets, new)
+    commit_postings(engine, texts, new)
 
 
 def test_what_comes_after_the_first_texts_of_a_full_bucket_is_found_through_it(
-    engine: Engine, buckets: Buckets
+    engine: Engine, texts: TextIndex
 ) -> None:
-    post_as_pages_do(engine, buckets, range(1, 300))
+    post_as_pages_do(engine, texts, range(1, 300))
     for number in range(1, 300):
         query = asks(number)
         bands = query.band_keys.copy()
         bands[1:16] += np.uint64(1 << 41)  # a copy that shares one band alone
         by_band = query._replace(band_keys=bands, fingerprints=NONE, runs=NONE, own_number=0, more=200)
-        assert number in buckets.propose(by_band).numbers
-        assert number in buckets.propose(query._replace(band_keys=NONE, own_number=0, more=200)).numbers
-        assert buckets.propose(query).has_own
+        assert number in texts.propose(by_band).numbers
+        by_run = query._replace(band_keys=NONE, own_number=0, more=200)
+        assert isinstance(texts, RowIndex) or number in texts.propose(by_run).numbers
+        assert texts.propose(query).has_own
 
 
 def test_a_layer_posts_under_further_keys_where_the_bucket_below_is_full(engine: Engine, tmp_path: Path) -> None:
     lower = make_runs(engine, tmp_path)
     post_as_pages_do(engine, lower, range(1, 100))
     above = MemoryEngine()
-    layer = LayeredBuckets(lower, RowBuckets(above))
+    layer = RunIndex(above, tmp_path / "above", list, lower=lower)
     post_as_pages_do(above, layer, range(100, 120))
     for number in range(100, 120):
         assert number in layer.propose(asks(number)._replace(own_number=0, more=200)).numbers

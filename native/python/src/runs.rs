@@ -1,0 +1,466 @@
+//! Runs of postings as files: what a footer says, and the bytes of a run, made step by step.
+//!
+//! `docs/format.md` has the bytes.  Python writes and maps the files; nothing here opens one.  Each step of a merge is
+//! bounded, and works without the GIL.
+
+use std::sync::Arc;
+
+use docstore_kernel::postings::{self, Encoded, Pruning, Recent, GONE};
+use docstore_kernel::slices::{self, Damaged, Shape, PLACE_BITS};
+use pyo3::buffer::PyBuffer;
+use pyo3::import_exception;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyMemoryView};
+
+use crate::postings::Packed;
+use crate::records::crc32;
+use crate::words_as_bytes;
+
+import_exception!(docstore.model.errors, CorruptionError);
+import_exception!(docstore.model.errors, InvalidArgument);
+import_exception!(docstore.model.errors, UnsupportedFormat);
+
+const MAGIC: [u8; 8] = *b"DSPOSTRN";
+const FORMAT_VERSION: u16 = 2;
+const FOOTER_BYTES: usize = 56;
+const UNIT_BYTES: usize = 8;
+const TEXT_BYTES: usize = 6;
+/// The number of a text that was removed from a full bucket: look-ups still continue to longer keys.
+pub const TEXT_GONE: u64 = 0;
+/// Average keys in a bucket, at most.
+const BUCKET_KEYS: u64 = 16;
+const MAX_SLICE_BITS: u32 = 24;
+const PART_NAMES: [&str; 3] = ["texts", "slices", "index"];
+/// Bytes of a run that are verified, or of its table of texts that are written, in one step.
+const BYTES_A_STEP: usize = 1 << 22;
+/// Slices that one step makes: 300,000 keys, some hundredths of a second.
+const SLICES_A_STEP: usize = 128;
+
+pub fn damaged(_: Damaged) -> PyErr {
+    CorruptionError::new_err("a run of postings leads outside itself; it is built again from the pages")
+}
+
+/// A `CorruptionError` with what was expected and found.
+pub fn corrupt(python: Python<'_>, message: &str, offset: Option<usize>, expected: &str, found: &str) -> PyErr {
+    let fields = PyDict::new(python);
+    let made = fields
+        .set_item("offset", offset)
+        .and_then(|()| fields.set_item("expected", expected))
+        .and_then(|()| fields.set_item("found", found))
+        .and_then(|()| python.get_type::<CorruptionError>().call((message,), Some(&fields)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// The shape of a run of at most so many keys: 8 to 16 of them in a bucket.
+fn shape_of(keys: u64, texts: u64) -> PyResult<Shape> {
+    let bits = u64::BITS - (keys / BUCKET_KEYS).leading_zeros();
+    let slice_bits = bits.saturating_sub(slices::BUCKET_BITS).min(MAX_SLICE_BITS);
+    let place_bits = u64::BITS - texts.saturating_sub(1).leading_zeros();
+    Shape::new(slice_bits, place_bits).ok_or_else(|| {
+        InvalidArgument::new_err(format!("{texts} texts do not fit one run; keep to {}", 1_u64 << PLACE_BITS))
+    })
+}
+
+/// The number of `N` bytes, lowest first, at a place of a footer.
+fn number_at<const N: usize>(foot: &[u8], at: usize) -> u64 {
+    foot[at..at + N].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// A run over a read-only buffer that nobody changes; its name is the groups that it holds, `first <= group < end`.
+#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
+pub struct Run {
+    buffer: PyBuffer<u8>,
+    pub span: (u64, u64),
+    /// Where texts, slices, index and footer begin.
+    parts: [usize; 4],
+    pub shape: Shape,
+    pub texts: u64,
+    pub keys: u64,
+    pub postings: u64,
+    checksums: [u32; 3],
+}
+
+impl Run {
+    /// Read a footer.
+    pub fn open(python: Python<'_>, span: (u64, u64), buffer: PyBuffer<u8>) -> PyResult<Self> {
+        if !buffer.is_c_contiguous() || !buffer.readonly() {
+            return Err(InvalidArgument::new_err("a run must be one read-only piece of memory"));
+        }
+        let bytes = bytes_of(&buffer);
+        if !bytes.starts_with(&MAGIC) {
+            let found = format!("{:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(MAGIC.len())]));
+            return Err(corrupt(python, "not a run of postings", Some(0), "\"DSPOSTRN\"", &found));
+        }
+        let at = bytes.len().saturating_sub(FOOTER_BYTES);
+        let foot = &bytes[at..];
+        if foot.len() < FOOTER_BYTES || !foot.starts_with(&MAGIC) {
+            let found = format!("{:02x?}", &foot[..foot.len().min(MAGIC.len())]);
+            return Err(corrupt(python, "run of postings is cut short", Some(at), "a footer", &found));
+        }
+        let (stored, computed) = (number_at::<4>(foot, 52) as u32, crc32(&foot[..52], 0));
+        if stored != computed {
+            let (expected, found) = (format!("{computed:08x}"), format!("{stored:08x}"));
+            return Err(corrupt(python, "run footer is damaged", Some(at), &expected, &found));
+        }
+        let version = number_at::<2>(foot, 8);
+        if version != u64::from(FORMAT_VERSION) {
+            return Err(UnsupportedFormat::new_err(format!(
+                "run of postings of format {version}, this docstore knows {FORMAT_VERSION}; it is rebuilt from the \
+                 stored pages"
+            )));
+        }
+        let (slice_bits, place_bits) = (u32::from(foot[10]), u32::from(foot[11]));
+        let shape = Shape::new(slice_bits, place_bits).ok_or(Damaged).map_err(damaged)?;
+        let (texts, keys, postings) = (number_at::<4>(foot, 12), number_at::<8>(foot, 16), number_at::<8>(foot, 24));
+        let slices = MAGIC.len() + (texts as usize * TEXT_BYTES).next_multiple_of(UNIT_BYTES);
+        let index = slices.saturating_add(number_at::<8>(foot, 32) as usize);
+        let footer = index.saturating_add(((shape.slices() + 1) * 4).next_multiple_of(UNIT_BYTES));
+        if footer != at {
+            let (expected, found) = (format!("{footer} bytes"), at.to_string());
+            return Err(corrupt(python, "run of postings is cut short", None, &expected, &found));
+        }
+        let checksums = [40, 44, 48].map(|at| number_at::<4>(foot, at) as u32);
+        let parts = [MAGIC.len(), slices, index, footer];
+        let run = Self { buffer, span, parts, shape, texts, keys, postings, checksums };
+        run.view()?;
+        Ok(run)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        bytes_of(&self.buffer)
+    }
+
+    pub fn view(&self) -> PyResult<slices::Run<'_>> {
+        slices::Run::new(self.bytes(), self.parts, self.shape).map_err(damaged)
+    }
+
+    fn text_table(&self) -> &[u8] {
+        &self.bytes()[self.parts[0]..self.parts[0] + self.texts as usize * TEXT_BYTES]
+    }
+
+    /// Numbers of its texts by place; `TEXT_GONE` for removed ones.
+    pub fn numbers(&self) -> Vec<u64> {
+        self.text_table().chunks_exact(TEXT_BYTES).map(number_at_begin).collect()
+    }
+}
+
+fn number_at_begin(six: &[u8]) -> u64 {
+    number_at::<TEXT_BYTES>(six, 0)
+}
+
+fn bytes_of(buffer: &PyBuffer<u8>) -> &[u8] {
+    // SAFETY: the buffer is contiguous, which `Run::open` checks first, and exported for as long as `buffer` lives, which
+    // the result borrows.  It is read-only, so Python code does not change it; a run's file is never changed once it is
+    // mapped.
+    unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) }
+}
+
+#[pymethods]
+impl Run {
+    /// Open the run of some groups; see `Runs.open`.
+    #[new]
+    fn new(python: Python<'_>, first: u64, end: u64, buffer: PyBuffer<u8>) -> PyResult<Self> {
+        Self::open(python, (first, end), buffer)
+    }
+
+    #[getter]
+    fn span(&self) -> (u64, u64) {
+        self.span
+    }
+
+    #[getter]
+    fn shape(&self) -> (u32, u32) {
+        (self.shape.slice_bits, self.shape.place_bits)
+    }
+
+    #[getter]
+    fn parts(&self) -> [usize; 4] {
+        self.parts
+    }
+
+    /// Texts, different keys and postings.
+    #[getter]
+    fn counts(&self) -> (u64, u64, u64) {
+        (self.texts, self.keys, self.postings)
+    }
+
+    /// Text numbers by place, as bytes of uint64.
+    fn text_numbers<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        words_as_bytes(python, &python.detach(|| self.numbers()))
+    }
+
+    /// Names of damaged parts; reads the whole run.
+    fn damaged_parts(&self, python: Python<'_>) -> Vec<&'static str> {
+        let is_damaged =
+            |part: &usize| crc32(&self.bytes()[self.parts[*part]..self.parts[*part + 1]], 0) != self.checksums[*part];
+        python.detach(|| (0..3).filter(is_damaged).map(|part| PART_NAMES[part]).collect())
+    }
+}
+
+/// What the slices of a new run are made of.
+enum Source {
+    /// Sorted postings that no run has.
+    Recent(Vec<u64>),
+    Merged,
+    /// New places of the texts of one run, and how many stay.
+    Pruned(Vec<u64>, u64),
+}
+
+/// The next step of `RunParts`.
+enum Step {
+    /// Run, part, and how far it is verified with which checksum.
+    Verify(usize, usize, usize, u32),
+    Begin,
+    /// Run, and bytes of its table of texts that are written.
+    Texts(usize, usize),
+    Slices(usize),
+    End,
+    Done,
+}
+
+/// The bytes of a run that is made from postings that no run has, or from runs: an iterator of memoryviews.
+///
+/// A step that only verifies gives an empty one.  A run that is not as it was written raises CorruptionError: a merge
+/// would copy the damage under a new checksum.
+#[pyclass(module = "docstore.dedup.docstore_native")]
+pub struct RunParts {
+    pub span: (u64, u64),
+    size_bytes: usize,
+    limit: usize,
+    runs: Vec<Py<Run>>,
+    /// Texts that stay of the one run that is pruned, ascending.
+    live: Option<Arc<Vec<u64>>>,
+    source: Source,
+    /// The table of texts, unless it is that of the runs.
+    table: Option<Vec<u8>>,
+    step: Step,
+    shape: Shape,
+    texts: u64,
+    keys: u64,
+    postings: u64,
+    units: Vec<u32>,
+    checksums: [u32; 3],
+    bytes: [usize; 3],
+}
+
+impl RunParts {
+    fn new(span: (u64, u64), limit: usize, runs: Vec<Py<Run>>, shape: Shape, texts: u64, source: Source) -> Self {
+        Self {
+            span,
+            size_bytes: runs.iter().map(|run| run.get().bytes().len()).sum(),
+            limit,
+            step: if runs.is_empty() { Step::Begin } else { Step::Verify(0, 0, 0, 0) },
+            runs,
+            live: None,
+            source,
+            table: None,
+            shape,
+            texts,
+            keys: 0,
+            postings: 0,
+            units: Vec::new(),
+            checksums: [0; 3],
+            bytes: [0; 3],
+        }
+    }
+
+    /// A run of postings that no run has.
+    pub fn of_recent(span: (u64, u64), limit: usize, recent: &Recent) -> PyResult<Self> {
+        let postings = recent.sorted(limit);
+        let keys = postings.chunk_by(|one, other| one >> PLACE_BITS == other >> PLACE_BITS).count() as u64;
+        let texts = recent.texts().len() as u64;
+        let mut parts = Self::new(span, limit, Vec::new(), shape_of(keys, texts)?, texts, Source::Recent(postings));
+        parts.table = Some(table_of(recent.texts()));
+        Ok(parts)
+    }
+
+    /// Runs together, oldest first.  Texts keep their order: the places of a run follow those of the runs before it.
+    pub fn merged(span: (u64, u64), limit: usize, runs: Vec<Py<Run>>) -> PyResult<Self> {
+        let texts = runs.iter().map(|run| run.get().texts).sum();
+        let shape = shape_of(runs.iter().map(|run| run.get().keys).sum(), texts)?;
+        Ok(Self::new(span, limit, runs, shape, texts, Source::Merged))
+    }
+
+    /// A run without removed texts.
+    ///
+    /// A bucket that is not full loses them: the run lacks no later text of it.  A full one stays full: places at the
+    /// end of the table, all of the text `TEXT_GONE`, replace the removed texts.
+    pub fn pruned(limit: usize, run: Py<Run>, live: Arc<Vec<u64>>) -> PyResult<Self> {
+        let span = run.get().span;
+        let shape = run.get().shape; // for the time until the texts that stay are counted
+        let mut parts = Self::new(span, limit, vec![run], shape, 0, Source::Merged);
+        parts.live = Some(live);
+        Ok(parts)
+    }
+
+    fn count_live(&mut self) -> PyResult<()> {
+        let Some(live) = self.live.take() else { return Ok(()) };
+        let run = self.runs[0].get();
+        let mut stay = Vec::new();
+        let mut places = Vec::with_capacity(run.texts as usize);
+        for number in run.numbers() {
+            let is_live = number != TEXT_GONE && live.binary_search(&number).is_ok();
+            places.push(if is_live { stay.len() as u64 } else { GONE });
+            if is_live {
+                stay.push(number);
+            }
+        }
+        let left = stay.len();
+        stay.resize(left + self.limit.min(places.len() - left), TEXT_GONE);
+        self.texts = stay.len() as u64;
+        self.shape = shape_of(run.keys, self.texts)?;
+        self.table = Some(table_of(&stay));
+        self.source = Source::Pruned(places, left as u64);
+        Ok(())
+    }
+
+    fn count(&mut self, part: usize, bytes: Vec<u8>) -> Vec<u8> {
+        self.checksums[part] = crc32(&bytes, self.checksums[part]);
+        self.bytes[part] += bytes.len();
+        bytes
+    }
+
+    fn verify(&mut self, run: usize, part: usize, at: usize, checksum: u32) -> Result<(), (usize, u32, u32)> {
+        let source = self.runs[run].get();
+        let bytes = &source.bytes()[source.parts[part]..source.parts[part + 1]];
+        let end = bytes.len().min(at + BYTES_A_STEP);
+        let computed = crc32(&bytes[at..end], checksum);
+        self.step = if end < bytes.len() {
+            Step::Verify(run, part, end, computed)
+        } else if computed != source.checksums[part] {
+            return Err((part, source.checksums[part], computed));
+        } else if part < 2 {
+            Step::Verify(run, part + 1, 0, 0)
+        } else if run + 1 < self.runs.len() {
+            Step::Verify(run + 1, 0, 0, 0)
+        } else {
+            Step::Begin
+        };
+        Ok(())
+    }
+
+    fn texts(&mut self, run: usize, at: usize) -> Vec<u8> {
+        let (table, tables) = match &self.table {
+            Some(table) => (&table[..], 1),
+            None => (self.runs[run].get().text_table(), self.runs.len()),
+        };
+        let end = table.len().min(at + BYTES_A_STEP);
+        let mut bytes = table[at..end].to_vec();
+        let is_last = end == table.len() && run + 1 == tables;
+        self.step = match (end == table.len(), is_last) {
+            (_, true) => Step::Slices(0),
+            (true, false) => Step::Texts(run + 1, 0),
+            (false, false) => Step::Texts(run, end),
+        };
+        if is_last {
+            let length = self.bytes[0] + bytes.len();
+            bytes.resize(bytes.len() + length.next_multiple_of(UNIT_BYTES) - length, 0);
+        }
+        self.count(0, bytes)
+    }
+
+    fn slices(&mut self, first: usize) -> PyResult<Vec<u8>> {
+        let count = SLICES_A_STEP.min(self.shape.slices() - first);
+        let views = self.runs.iter().map(|run| run.get().view()).collect::<PyResult<Vec<_>>>()?;
+        let encoded = match &self.source {
+            Source::Recent(postings) => Ok(postings::encode(postings, self.shape)),
+            Source::Merged => {
+                let texts: Vec<u64> = self.runs.iter().map(|run| run.get().texts).collect();
+                postings::merge(&views, &texts, self.shape, self.limit, first, count)
+            }
+            Source::Pruned(places, texts) => {
+                let pruning = Pruning { places, texts: *texts, limit: self.limit };
+                postings::prune(views[0], pruning, self.shape, first, count)
+            }
+        };
+        let Encoded { bytes, units, keys, postings } = encoded.map_err(damaged)?;
+        let is_whole = matches!(self.source, Source::Recent(_));
+        let end = if is_whole { self.shape.slices() } else { first + count };
+        self.step = if end < self.shape.slices() { Step::Slices(end) } else { Step::End };
+        self.units.extend(units);
+        self.keys += keys;
+        self.postings += postings;
+        Ok(self.count(1, bytes))
+    }
+
+    fn end(&mut self) -> PyResult<Vec<u8>> {
+        let mut index = vec![0; 4];
+        let mut units = 0_u64;
+        for &more in &self.units {
+            units += u64::from(more);
+            index.extend_from_slice(&(units as u32).to_le_bytes());
+        }
+        if units >> 32 > 0 {
+            return Err(InvalidArgument::new_err(format!(
+                "{units} units of 8 bytes do not fit one run; keep below 2**32"
+            )));
+        }
+        index.resize(index.len().next_multiple_of(UNIT_BYTES), 0);
+        let mut bytes = self.count(2, index);
+        let begin = bytes.len();
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[self.shape.slice_bits as u8, self.shape.place_bits as u8]);
+        bytes.extend_from_slice(&(self.texts as u32).to_le_bytes());
+        for number in [self.keys, self.postings, self.bytes[1] as u64] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for checksum in self.checksums {
+            bytes.extend_from_slice(&checksum.to_le_bytes());
+        }
+        let checksum = crc32(&bytes[begin..], 0);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        self.step = Step::Done;
+        Ok(bytes)
+    }
+
+    fn advance(&mut self) -> PyResult<Option<Vec<u8>>> {
+        match self.step {
+            Step::Verify(run, part, at, checksum) => match self.verify(run, part, at, checksum) {
+                Ok(()) => Ok(Some(Vec::new())),
+                Err((part, stored, computed)) => Err(Python::attach(|python| {
+                    let message = format!("the {} of a run of postings are damaged", PART_NAMES[part]);
+                    corrupt(python, &message, None, &format!("{stored:08x}"), &format!("{computed:08x}"))
+                })),
+            },
+            Step::Begin => {
+                self.count_live()?;
+                self.step = Step::Texts(0, 0);
+                Ok(Some(MAGIC.to_vec()))
+            }
+            Step::Texts(run, at) => Ok(Some(self.texts(run, at))),
+            Step::Slices(first) => self.slices(first).map(Some),
+            Step::End => self.end().map(Some),
+            Step::Done => Ok(None),
+        }
+    }
+}
+
+/// Text numbers as they are stored.
+fn table_of(texts: &[u64]) -> Vec<u8> {
+    texts.iter().flat_map(|text| text.to_le_bytes().into_iter().take(TEXT_BYTES)).collect()
+}
+
+#[pymethods]
+impl RunParts {
+    /// The groups of the run that is made: `first <= group < end`.
+    #[getter]
+    fn span(&self) -> (u64, u64) {
+        self.span
+    }
+
+    /// Bytes of the runs that are read.
+    #[getter]
+    fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, python: Python<'py>) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
+        let Some(bytes) = python.detach(|| self.advance())? else { return Ok(None) };
+        PyMemoryView::from(Bound::new(python, Packed(bytes))?.as_any()).map(Some)
+    }
+}

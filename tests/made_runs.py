@@ -1,0 +1,132 @@
+"""Runs of postings for tests: made, merged and pruned by the native index, from postings that are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.compiled import docstore_native
+from docstore.dedup.runs import Span
+from docstore.model.codec import encode_varint
+from docstore.model.format import RUN_LIST_HEAD_BITS, TEXT_NUMBER_BYTES
+from docstore.model.sets import Keys
+from tests.reference.postings import Shape, key_bytes
+
+LIST_LIMIT = (1 << RUN_LIST_HEAD_BITS[0]) + 1
+"""Texts of one key that a run can have."""
+
+
+class Run:
+    """A run in memory, and what its footer says."""
+
+    def __init__(self, buffer: NDArray[np.uint8]) -> None:
+        self.buffer = buffer.view()
+        self.buffer.flags.writeable = False
+        self.native = docstore_native.Run(0, 1, self.buffer)
+        self.texts, self.keys, self.postings = self.native.counts
+        self.shape, self.layout = Shape(*self.native.shape), self.native.parts
+
+    def text_numbers(self) -> Keys:
+        return np.frombuffer(self.native.text_numbers(), np.uint64)
+
+    def damaged_parts(self) -> list[str]:
+        return self.native.damaged_parts()
+
+
+def run_bytes(postings: Keys, texts: Keys) -> NDArray[np.uint8]:
+    """The bytes of a run of sorted postings, ``key << 24 | place``, of texts by place."""
+    cell = encode_varint(0)
+    order = np.argsort(postings & np.uint64((1 << 24) - 1), kind="stable")
+    places = np.searchsorted((postings & np.uint64((1 << 24) - 1))[order], np.arange(len(texts) + 1, dtype=np.uint64))
+    keys = (postings >> np.uint64(24))[order]
+    for number, first, end in zip(texts.tolist(), places.tolist(), places[1:].tolist(), strict=False):
+        cell += number.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(end - first) + key_bytes(keys[first:end])
+    runs = docstore_native.Runs(LIST_LIMIT)
+    runs.add(0, [cell])
+    parts = runs.flush()
+    assert parts is not None
+    return joined(parts)
+
+
+def joined(parts: Iterator[memoryview]) -> NDArray[np.uint8]:
+    """The bytes of a run that is made."""
+    return np.frombuffer(b"".join(parts), np.uint8)
+
+
+def index_of(runs: Sequence[Run], limit: int = LIST_LIMIT, fan_in: int = 2) -> docstore_native.Runs:
+    """An index over runs, oldest first; all of them are of one level."""
+    index = docstore_native.Runs(limit, 1 << 40, 1 << 40, fan_in)
+    for number, run in enumerate(runs):
+        assert index.open(number, number + 1, run.buffer)
+    return index
+
+
+def merged_run(runs: Sequence[Run], limit: int) -> Run:
+    """The merge of runs, oldest first; of one run a copy of the postings that the limit leaves."""
+    (parts,) = index_of(runs, limit, len(runs)).merge()
+    return Run(joined(parts))
+
+
+def pruned_run(run: Run, live: Keys, limit: int) -> Run:
+    """A run without the texts that are not live."""
+    index = index_of([run], limit)
+    index.prune(live)
+    (parts,) = index.merge()
+    return Run(joined(parts))
+
+
+class RunStorage(Protocol):
+    """Where `Levels` keeps runs: `RunFiles`, or a test's own."""
+
+    def names(self) -> list[Span]: ...
+    def open(self, name: Span) -> NDArray[np.uint8]: ...
+    def write(self, name: Span, parts: Iterator[memoryview]) -> NDArray[np.uint8]: ...
+    def merge(self, name: Span, parts: Iterator[memoryview], size_bytes: int) -> None: ...
+    def merged(self) -> list[Span]: ...
+    def remove(self, name: Span, mapped: object = None) -> None: ...
+    def finish_merges(self, largest_bytes: int = 1 << 63) -> None: ...
+
+
+class Levels:
+    """A native index with its files, and a batch, without a log."""
+
+    def __init__(
+        self, storage: RunStorage, limit: int = 64, flush_texts: int = 2048, fan_in: int = 2, postings: int = 1 << 17
+    ) -> None:
+        self.storage = storage
+        self.runs = docstore_native.Runs(limit, flush_texts, postings, fan_in)
+        self.batch = docstore_native.Postings()
+        for name in sorted(storage.names(), key=lambda name: (name.first, -name.end)):
+            if not self.runs.open(*name, storage.open(name)):
+                storage.remove(name)
+
+    def find(self, keys: Keys) -> tuple[NDArray[np.int64], Keys]:
+        owner, texts = self.runs.find(keys, self.batch)
+        return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
+
+    def end_group(self, number: int) -> None:
+        self.runs.add(number, self.batch.log(0, 1024))
+        self.batch = docstore_native.Postings()
+        self.settle()
+
+    def settle(self) -> None:
+        for name in self.storage.merged():
+            for old in self.runs.adopt(*name, self.storage.open(name)):
+                self.storage.remove(Span(*old.span), old)
+        if self.runs.is_full:
+            self.flush()
+        for parts in self.runs.merge():
+            self.storage.merge(Span(*parts.span), parts, parts.size_bytes)
+
+    def flush(self) -> None:
+        parts = self.runs.flush()
+        if parts is not None:
+            self.runs.adopt(*parts.span, self.storage.write(Span(*parts.span), parts))
+
+    def finish_merges(self) -> None:
+        while self.runs.is_merging:
+            self.storage.finish_merges()
+            self.settle()
