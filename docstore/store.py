@@ -44,6 +44,7 @@ from docstore.model.types import (
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup
 from docstore.reading.documents import MARKDOWN_FAMILIES, Document, DocumentReader
+from docstore.storage.cache import parse_memory
 from docstore.storage.table import Table, declared_families
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
@@ -75,6 +76,7 @@ def open_store(
     schema: Schema | None = None,
     durability: Durability | str = Durability.SYNC,
     read_only: bool | None = None,
+    memory: str | int | None = None,
 ) -> DocumentStore:
     """Open a store; it is a context manager.
 
@@ -85,6 +87,8 @@ def open_store(
         durability: what an acknowledged write survives: "sync" power loss, "flush" kill -9, "none" an orderly close.
         read_only: change nothing in the directory, so that a read-only medium will do.  Any number of processes may
             read so at a time, while none writes.  None: only if the directory cannot be written to.
+        memory: that the store may hold, such as "512 MB" or a number of bytes, all caches together; mapped files do not
+            count.  None: 512 MB, or 64 MB if it is open for reading only.
     Raises:
         StoreUnavailable: there is none, or another process holds it.
         UnsupportedFormat: it was written by a newer docstore.
@@ -96,7 +100,9 @@ def open_store(
         raise InvalidArgument(f"there is no durability {durability!r}; use sync, flush or none") from error
     if schema is not None and not isinstance(schema, Schema):
         raise InvalidArgument(f"schema must be a Schema, such as Schema(near_threshold=0.9), not {schema!r:.100}")
-    return DocumentStore(open_backend(path, create=create, schema=schema, read_only=read_only), level)
+    memory_bytes = None if memory is None else parse_memory(memory)
+    opened = open_backend(path, create=create, schema=schema, read_only=read_only, memory_bytes=memory_bytes)
+    return DocumentStore(opened, level)
 
 
 def now_micros() -> int:

@@ -14,6 +14,7 @@ from memory_engine import MemoryEngine
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Durability, Mutation, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows, NewPage
+from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.port import Backend, Follower
 from docstore.storage.reports import Problem
@@ -120,6 +121,7 @@ class MemoryBackend:
         self.schema = schema or Schema(keyed_bands=False)
         self.values = InlineValues()
         self.base_rows = BaseRows(self.engine)
+        self.memory = Memory()
         self.index: Any = None
 
     def committer(self, durability: Durability) -> MemoryCommitter:

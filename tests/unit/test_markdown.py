@@ -101,9 +101,8 @@ def shown(text: str) -> str:
             "a $$x_1 < y$$ b",
         ),
         (
-            "a long line <span class=katex><span class=katex-mathml><math><mi>x</mi><annotation encoding=application/x-tex>x^2"
-            "</annotation></math></span><span class=katex-html aria-hidden=true>"
-            "<span>x</span>2</span></span> b",
+            "a long line <span class=katex><span class=katex-mathml><math><mi>x</mi><annotation "
+            "encoding=application/x-tex>x^2</annotation></math></span><span class=katex-html aria-hidden=true><span>x</span>2</span></span> b",
             "a long line $x^2$ b",
         ),
         ("<p>a <script type=math/tex>x_1*y</script>, b", "a $x_1*y$, b"),

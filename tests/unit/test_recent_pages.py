@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from unittest import mock
 
@@ -150,10 +151,13 @@ def test_a_dry_run_sees_deletes_in_the_lower_store(store: docstore.DocumentStore
 def rows_read(store: docstore.DocumentStore, work: Callable[[], object]) -> set[bytes]:
     """Rows of which a piece of work reads cells one row at a time."""
     engine = store.opened.engine
-    read_row, newest = (mock.patch.object(engine, name, wraps=getattr(engine, name)) for name in ("read_row", "newest"))
-    with read_row as one, newest as other:
+    with ExitStack() as stack:
+        reads = [
+            stack.enter_context(mock.patch.object(engine, name, wraps=getattr(engine, name)))
+            for name in ("read_row", "newest", "value_at")
+        ]
         work()
-    return {call.args[1] for call in (*one.call_args_list, *other.call_args_list)}
+    return {call.args[1] for read in reads for call in read.call_args_list}
 
 
 def test_the_last_pages_are_read_from_memory(tmp_path: Path) -> None:

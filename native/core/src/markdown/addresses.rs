@@ -41,39 +41,22 @@ impl Base {
     pub fn resolve(&self, reference: &str) -> Option<String> {
         let reference = reference.trim_matches(|each: char| each <= ' ' || is_space(each));
         let reference = reference.replace(['\t', '\n', '\r'], "");
-        let mut made =
-            String::with_capacity(self.scheme.len() + self.authority.len() + self.path.len() + reference.len());
         if let Some(end) = scheme_end(&reference) {
-            let scheme = reference[..end - 1].to_ascii_lowercase();
-            if REFUSED.contains(&scheme.as_str()) {
-                return None;
-            }
-            encode(&scheme, &mut made);
-            encode(&reference[end - 1..], &mut made);
-            return Some(made);
+            let scheme = reference[..end].to_ascii_lowercase();
+            return (!REFUSED.contains(&&scheme[..end - 1])).then(|| encoded(&(scheme + &reference[end..])));
         }
-        let end = reference.find(['?', '#']).unwrap_or(reference.len());
-        let (path, rest) = reference.split_at(end);
+        let (path, rest) = reference.split_at(reference.find(['?', '#']).unwrap_or(reference.len()));
         let path = path.replace('\\', "/");
-        made.push_str(&self.scheme);
-        if !path.starts_with("//") {
-            made.push_str(&self.authority);
-            if path.is_empty() {
-                made.push_str(&self.path);
-                if !rest.starts_with('?') {
-                    made.push_str(&self.query);
-                }
-            } else if path.starts_with('/') {
-                push_path(&path, &mut made);
-            } else {
-                let folder = self.path.rfind('/').map_or("/", |end| &self.path[..=end]);
-                push_path(&format!("{folder}{path}"), &mut made);
-            }
+        let Self { scheme, authority, path: own, query } = self;
+        Some(encoded(&if path.starts_with("//") {
+            format!("{scheme}{path}{rest}")
+        } else if path.is_empty() {
+            format!("{scheme}{authority}{own}{}{rest}", if rest.starts_with('?') { "" } else { query })
         } else {
-            encode(&path, &mut made);
-        }
-        encode(rest, &mut made);
-        Some(made)
+            let folder = own.rfind('/').map_or("/", |end| &own[..=end]);
+            let path = if path.starts_with('/') { path } else { folder.to_owned() + &path };
+            format!("{scheme}{authority}{}{rest}", without_dots(path))
+        }))
     }
 }
 
@@ -84,12 +67,11 @@ fn scheme_end(url: &str) -> Option<usize> {
 }
 
 /// A path that begins with a slash, without the segments `.` and `..`.
-fn push_path(path: &str, made: &mut String) {
+fn without_dots(path: String) -> String {
     if !path.contains("/.") {
-        return encode(path, made);
+        return path;
     }
     let mut kept: Vec<&str> = Vec::new();
-    let last = path.split('/').skip(1).last().unwrap_or_default();
     for segment in path.split('/').skip(1) {
         match segment {
             "." => {}
@@ -97,29 +79,23 @@ fn push_path(path: &str, made: &mut String) {
             _ => kept.push(segment),
         }
     }
-    if matches!(last, "." | "..") {
-        kept.push("");
-    }
-    for segment in kept {
-        made.push('/');
-        encode(segment, made);
-    }
+    let is_folder = path.ends_with("/.") || path.ends_with("/..");
+    format!("/{}{}", kept.join("/"), if is_folder && !kept.is_empty() { "/" } else { "" })
 }
 
-/// Append what an address may hold as it is, and percent-encode the rest.
-fn encode(text: &str, made: &mut String) {
+/// An address in which all is percent-encoded that none may hold.
+fn encoded(text: &str) -> String {
     let may_stay = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'`' | b'\\' | b'|');
     if text.bytes().all(may_stay) {
-        return made.push_str(text);
+        return text.to_owned();
     }
+    let mut made = String::with_capacity(text.len() * 2);
     for byte in text.bytes() {
         if may_stay(byte) {
             made.push(byte.into());
         } else {
-            made.push('%');
-            for digit in [byte >> 4, byte & 15] {
-                made.push(char::from(b"0123456789ABCDEF"[usize::from(digit)]));
-            }
+            made.push_str(&format!("%{byte:02X}"));
         }
     }
+    made
 }

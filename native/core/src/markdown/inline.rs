@@ -338,15 +338,10 @@ fn push_code(text: &str, in_cell: bool, out: &mut String) {
     out.push_str(if out.ends_with('`') { " " } else { "" });
     out.extend(std::iter::repeat_n('`', fence));
     out.push_str(padding);
-    for (number, part) in text.split('|').enumerate() {
-        out.push_str(if number == 0 {
-            ""
-        } else if in_cell {
-            "\\|"
-        } else {
-            "|"
-        });
-        out.push_str(part);
+    if in_cell {
+        out.push_str(&text.replace('|', "\\|"));
+    } else {
+        out.push_str(text);
     }
     out.push_str(padding);
     out.extend(std::iter::repeat_n('`', fence));

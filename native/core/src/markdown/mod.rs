@@ -10,6 +10,7 @@ mod inline;
 mod table;
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use crate::bytes::is_space;
 use crate::flow::{fold_line, Flow, Source};
@@ -44,6 +45,13 @@ pub struct Chosen<'a> {
     pub kept: &'a [usize],
     /// Noscript elements are shown.
     pub noscript: bool,
+}
+
+impl Default for Chosen<'_> {
+    fn default() -> Self {
+        static EMPTY: LazyLock<Outline> = LazyLock::new(Outline::default);
+        Self { source: b"", tags: &[], signs: &[], page: &EMPTY, text: "", kept: &[], noscript: false }
+    }
 }
 
 /// Where what an element holds is written.
@@ -89,6 +97,7 @@ struct Between {
     is_ended: bool,
 }
 
+#[derive(Default)]
 struct Writer<'a> {
     of: Chosen<'a>,
     base: Base,
@@ -140,40 +149,17 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn new(of: Chosen<'a>, url: &str, base_href: Option<&str>) -> Self {
         let has = |word: &str| memchr::memmem::find(of.source, word.as_bytes()).is_some();
-        let keeps_formulas = has("athjax") || has("athJax") || has("atex");
         Self {
             base: Base::new(url).with(base_href),
             out: String::with_capacity(of.text.len()),
-            inline: Inline::new(of.text, keeps_formulas),
-            place: Place::default(),
-            heading: 0,
-            flow: Flow::default(),
-            read: 0,
-            next: 0,
-            sign: 0,
+            inline: Inline::new(of.text, has("athjax") || has("athJax") || has("atex")),
             places: vec![Place::default()],
-            open: 0,
             lists: vec![List::default()],
             containers: vec![Container::default()],
-            term: 0,
-            styles: 0,
-            code: 0,
-            link: 0,
-            last_link: (0, 0),
-            between: Vec::new(),
             is_foreign: true,
-            skipped_to: 0,
-            formula_to: 0,
             has_formulas: has("katex") || has("math/tex"),
-            is_display: false,
-            last_tex: String::new(),
-            math_end: 0,
-            last_code: 0,
-            table: 0,
-            cells: Vec::new(),
-            last: Vec::new(),
-            is_last_paragraph: false,
             of,
+            ..Self::default()
         }
     }
 }
@@ -187,8 +173,7 @@ pub fn markdown(chosen: Chosen, url: &str, base_href: Option<&str>) -> String {
 
 /// The lines of a text as paragraphs.
 pub fn of_lines(text: &str) -> String {
-    let (page, tags, signs, kept) = (&Outline::default(), &[], &[], &[]);
-    let mut writer = Writer::new(Chosen { source: b"", tags, signs, page, text, kept, noscript: false }, "", None);
+    let mut writer = Writer::new(Chosen { text, ..Chosen::default() }, "", None);
     let mut start = 0;
     for line in text.split_inclusive('\n') {
         writer.inline.push(start..start + line.len(), 0, 0);
