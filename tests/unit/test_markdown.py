@@ -102,7 +102,8 @@ def shown(text: str) -> str:
         ),
         (
             "a long line <span class=katex><span class=katex-mathml><math><mi>x</mi><annotation "
-            "encoding=application/x-tex>x^2</annotation></math></span><span class=katex-html aria-hidden=true><span>x</span>2</span></span> b",
+            "encoding=application/x-tex>x^2</annotation></math></span><span class=katex-html aria-hidden=true>"
+            "<span>x</span>2</span></span> b",
             "a long line $x^2$ b",
         ),
         ("<p>a <script type=math/tex>x_1*y</script>, b", "a $x_1*y$, b"),

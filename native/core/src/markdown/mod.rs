@@ -290,7 +290,7 @@ impl Writer<'_> {
         if self.inline.is_empty() {
             self.set_place(place);
         }
-        let style = self.styles | self.code * CODE;
+        let style = self.styles | (self.code * CODE);
         let link = self.used_link();
         let signs = &self.of.page.signs[..];
         while let Some(sign) = signs.get(self.sign).filter(|sign| sign.start < end) {
@@ -570,7 +570,7 @@ impl Writer<'_> {
     fn insert(&mut self, number: usize, to: usize, markdown: String) {
         let Chosen { page, kept, .. } = self.of;
         let (place, link) = (self.places[self.open], self.used_link());
-        let pieces = kept.get(self.next).map_or(u32::MAX..0, |&block| page.blocks[block].pieces.clone());
+        let pieces = kept.get(self.next).map_or(0..0, |&block| page.blocks[block].pieces.clone());
         if pieces.start as usize <= to && pieces.end as usize > number + 1 {
             self.push_made(place, &markdown, link);
         } else if !self.is_foreign {
