@@ -10,7 +10,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from docstore.archives.export import SOFTWARE, WRITERS, ExportReport, WarcExport, export, selected
+from docstore.archives.export import (
+    SOFTWARE,
+    WRITERS,
+    ExportReport,
+    JsonLinesExport,
+    WarcExport,
+    export,
+    selected,
+)
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.selection import QUALITY_PRESETS, Selection
 from docstore.archives.warc import RECORDED_FAMILY
@@ -192,6 +200,8 @@ def run_export(args: argparse.Namespace) -> int:
         raise InvalidArgument("--json and the pages cannot both go to stdout; name a file with --output")
     if args.body and args.format != "jsonl":
         raise InvalidArgument(f"--body needs --format jsonl; {args.format} always has bodies")
+    if args.markdown and (args.format not in ("jsonl", PARQUET) or args.layout):
+        raise InvalidArgument("--markdown needs --format jsonl, or --format parquet without --layout")
     if args.cdxj and (to_stdout or args.format != "warc"):
         raise InvalidArgument("--cdxj indexes the WARC file of --output; name one, with --format warc")
     if args.keep_encoded and args.format not in ("warc", "wacz"):
@@ -236,11 +246,12 @@ def run_export(args: argparse.Namespace) -> int:
         keep = None if survivors is None else survivors.keeps
         on_progress = (lambda done: show(done.captures)) if show else None
         if args.format == PARQUET:
-            report = arrow.write_parquet(
-                store, stream, selection, layout=args.layout or "full", keep=keep, on_progress=on_progress
-            )
+            layout = "markdown" if args.markdown else args.layout or "full"
+            report = arrow.write_parquet(store, stream, selection, layout=layout, keep=keep, on_progress=on_progress)
         else:
             writer = WRITERS[args.format](stream, args.body)
+            if args.markdown:
+                writer = JsonLinesExport(stream, bodies=args.body, markdown=True)
             if args.cdxj:
                 from docstore.archives.wacz import CdxjIndex
 

@@ -218,7 +218,7 @@ PARQUET = "parquet"
 
 
 QUALITY_PRESETS = ("c4", "gopher", "fineweb")
-LAYOUTS = ("full", "fineweb", "ccindex")
+LAYOUTS = ("full", "fineweb", "ccindex", "markdown")
 """Of Parquet; the module that has them imports pyarrow."""
 
 
@@ -380,6 +380,7 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--collapse", "only one page of each cluster of duplicates: its canonical page if selected")
     declare(parser, "--dropped FILE", "with --collapse: write URL, canonical and similarity of what is left out")
     declare(parser, "--body", "with --format jsonl: bodies too, in base64")
+    declare(parser, "--markdown", "with --format jsonl or parquet: main text as Markdown, too")
     declare(parser, "--cdxj FILE", "with --format warc and --output: also write a sorted CDXJ index of the output")
     declare(parser, "--keep-encoded", "with --format warc or wacz: write records as they were recorded")
     arguments.add_progress(parser)
