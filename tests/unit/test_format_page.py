@@ -52,7 +52,7 @@ def blocks() -> list[bytes]:
     found = []
     for block in re.findall(r"```\n(.*?)```", PAGE, re.DOTALL):
         lines = [re.split(r"(?<=\S)\s{2,}", line.strip())[0] for line in block.splitlines()]
-        if all(re.fullmatch(r"[0-9a-f]{2}( [0-9a-f]{2})*", line) for line in lines):
+        if all(re.fullmatch(r"([0-9a-f]{2}| )+", line) for line in lines):
             found.append(bytes.fromhex("".join(lines)))
     return found
 
