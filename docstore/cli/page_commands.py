@@ -253,6 +253,7 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(parser, "--crawl LABEL", "as --dedup, only of captures that the crawl of this label fetched")
     declare(parser, "--codecs", "size of records by column and codec, and the reason; reads all segments")
+    declare(parser, "--caches", "memory and hits of each cache since the store was opened: ask a running server")
     arguments.add_store(parser, "everything as one JSON object", read_only=True)
 
 

@@ -263,7 +263,7 @@ class Layout:
         create: bool,
         schema: Schema | None,
         read_only: bool | None = False,
-        memory_bytes: int | None = None,
+        memory: str | int | None = None,
     ) -> HBaseBackend:
         """Open the store; with `create` make it first if there is none.
 
@@ -271,7 +271,7 @@ class Layout:
             create: make it if there is none.
             schema: of a new store; if the store exists, its schema has to be the same.
             read_only: refuse writes.
-            memory_bytes: that it may hold in memory; None for the default.
+            memory: that it may hold; None for the default.
         Raises:
             StoreUnavailable: there is none, or no gateway answers.
             UnsupportedFormat: the store has another format version.
@@ -291,10 +291,10 @@ class Layout:
             if schema is not None and stored != schema:
                 raise InvalidArgument(f"the store was made with another schema: {stored}; open it without one")
             chunks = ChunkRows(client, self._namespace)
-            memory = Memory(memory_bytes, read_only=bool(read_only))
+            shares = Memory(memory, read_only=bool(read_only))
             # HBase splits regions itself: all small sites share the sample of one tablet.
             rows = DictionaryRows(engine, chunks)
-            dictionaries = SiteDictionaries(rows, rows.scope, lambda row_key: 0, memory)
+            dictionaries = SiteDictionaries(rows, rows.scope, lambda row_key: 0, shares)
             return HBaseBackend(
                 self._address,
                 client,
@@ -305,7 +305,7 @@ class Layout:
                 _cell(engine, IDENTITY_ROW),
                 _cell(engine, BAND_SECRET_ROW) if stored.keyed_bands else b"",
                 session,
-                memory,
+                shares,
                 read_only=bool(read_only),
             )
         except BaseException:

@@ -28,7 +28,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 from urllib.parse import urlsplit
 
 from itemadapter import ItemAdapter
@@ -49,6 +49,8 @@ from docstore.scrapy.links import MAX_SHAPES, LinkGate, Passed, State
 from docstore.scrapy.options import FollowDuplicates, acquire, options, release
 
 logger = logging.getLogger(__name__)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 NOT_MODIFIED = "docstore_not_modified"
 """Flag of a response from the cache that the site has just confirmed with a 304."""
@@ -476,7 +478,7 @@ def put_into(item: Any, field: str, verdict: dict[str, Any]) -> None:
         adapter[field] = verdict
 
 
-async def _run_in_thread(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+async def _run_in_thread(function: Callable[_P, _T], *arguments: _P.args, **options: _P.kwargs) -> _T:
     """Call a function in a thread, with or without asyncio (Scrapy has such a function of its own from 2.15 on)."""
     if is_asyncio_available():
         return await asyncio.to_thread(function, *arguments, **options)

@@ -1,7 +1,7 @@
 """The only cache class, LRU, bounded by the cost of its values; and what an open store may hold in memory.
 
 One number, `docstore.open(memory="512 MB")`, bounds the memory of a store: each cache takes its share of it (`SHARES`).
-A quarter is left for code, pages in flight and what LevelDB keeps of its open tables.  Mapped files do not count.
+The rest is for code, pages in flight, and what LevelDB keeps of its open tables.  Mapped files do not count.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-MIB = 1 << 20
-WRITER_BYTES = 512 * MIB
-READER_BYTES = 64 * MIB
-LEAST_BYTES = 32 * MIB
+MB = 1_000_000
+DEFAULT_BYTES = 512 * MB, 64 * MB
+"""Of a store that may be written, and of one that is open for reading only; and so below."""
+FIXED_BYTES = 64 * MB, 16 * MB
+"""Of code, and of pages in flight, however much the caches may hold."""
+LEAST_BYTES = 96 * MB, 32 * MB
 SHARES: dict[str, tuple[float, float]] = {
     "blocks": (56, 14),
     "memtable": (32, 0),
@@ -39,46 +41,51 @@ SHARES: dict[str, tuple[float, float]] = {
     "shingles": (20, 4),
     "siblings": (16, 0),
 }
-"""MiB of each cache, of 512 for a store that may be written, and of 64 for one that is open for reading only."""
-_UNITS = {"B": 1, "KB": 1 << 10, "MB": MIB, "GB": 1 << 30, "KIB": 1 << 10, "MIB": MIB, "GIB": 1 << 30, "": 1}
+"""MB of each cache with the default."""
+_UNITS = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 ENTRY_BYTES = 250
 """Of one entry of a cache, roughly, next to its value: key, places in the table and in the order."""
 
 
 def parse_memory(text: str | int) -> int:
-    """Bytes of a setting of memory, such as "512 MB"; a unit is a power of 1024.
+    """Bytes of a setting of memory, such as "512 MB"; a KB is 1000 bytes.
 
     Raises:
-        InvalidArgument: it is no size, or too small.
+        InvalidArgument: it is no size.
     """
     matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(text).strip())
     unit = _UNITS.get(matched[2].upper()) if matched else None
-    size_bytes = round(float(matched[1]) * unit) if matched and unit else 0
-    if size_bytes < LEAST_BYTES:
-        raise InvalidArgument(f"memory is at least {LEAST_BYTES // MIB} MB, such as 512 MB or 2 GB, not {text!r:.100}")
-    return size_bytes
+    if not matched or not unit:
+        raise InvalidArgument(f"memory is a size such as 512MB or 2GB, not {text!r:.100}")
+    return round(float(matched[1]) * unit)
 
 
 class Memory:
     """What an open store may hold in memory, divided among its caches.
 
     Args:
-        limit_bytes: of all; None for the default of a writer or reader.
+        limit: of all: bytes, or text such as "512 MB"; None for the default of a writer or reader.
         read_only: the store is open for reading only.
     Attributes:
         limit_bytes: of all.
         caches: those that were made, by name of their share.
     """
 
-    def __init__(self, limit_bytes: int | None = None, *, read_only: bool = False) -> None:
-        self.limit_bytes = limit_bytes or (READER_BYTES if read_only else WRITER_BYTES)
+    def __init__(self, limit: str | int | None = None, *, read_only: bool = False) -> None:
+        self.limit_bytes = DEFAULT_BYTES[read_only] if limit is None else parse_memory(limit)
+        if self.limit_bytes < LEAST_BYTES[read_only]:
+            raise InvalidArgument(
+                f"memory is at least {LEAST_BYTES[0] // MB}MB, or {LEAST_BYTES[1] // MB}MB of a store that is open for "
+                f"reading only, not {self.limit_bytes} bytes"
+            )
         self.caches: dict[str, LruCache[Any, Any]] = {}
         self._read_only = read_only
 
     def share(self, name: str) -> int:
         """Bytes of one share."""
-        whole_bytes = READER_BYTES if self._read_only else WRITER_BYTES
-        return int(SHARES[name][self._read_only] * MIB * self.limit_bytes / whole_bytes)
+        default_bytes, fixed_bytes = DEFAULT_BYTES[self._read_only], FIXED_BYTES[self._read_only]
+        part = (self.limit_bytes - fixed_bytes) / (default_bytes - fixed_bytes)
+        return int(SHARES[name][self._read_only] * MB * part)
 
     def cache(self, name: str, cost: Callable[[Any], int], *, holds: bool = True) -> LruCache[Any, Any]:
         """A cache that is bounded by a share.
@@ -88,7 +95,7 @@ class Memory:
             cost: memory of a value in bytes, without that of its entry.
             holds: False for one that never holds anything.
         """
-        made: LruCache[Any, Any] = LruCache(self.share(name) if holds else 0, lambda value: ENTRY_BYTES + cost(value))
+        made: LruCache[Any, Any] = LruCache(self.share(name) if holds else 0, cost, ENTRY_BYTES)
         self.caches[name] = made
         return made
 
@@ -116,11 +123,13 @@ class LruCache(Generic[K, V]):
     Args:
         capacity: of all values together, in the unit of `cost`; a value that costs more is not cached.
         cost: of a value; None for 1 each, then `capacity` is their number.
+        entry_cost: of each entry, next to its value.
     """
 
-    def __init__(self, capacity: int, cost: Callable[[V], int] | None = None) -> None:
+    def __init__(self, capacity: int, cost: Callable[[V], int] | None = None, entry_cost: int = 0) -> None:
         self._capacity = capacity
         self._cost = cost
+        self._entry_cost = entry_cost
         self.used = self.hits = self.misses = 0
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._lock = Lock()
@@ -150,7 +159,7 @@ class LruCache(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Cache a value in place of the key's last one; it becomes the most recently used."""
-        cost = 1 if self._cost is None else self._cost(value)
+        cost = 1 if self._cost is None else self._cost(value) + self._entry_cost
         with self._lock:
             old = self._values.pop(key, None)
             if old is not None:

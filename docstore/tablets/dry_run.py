@@ -27,7 +27,7 @@ from docstore.model.format import (
 )
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
-from docstore.storage.cache import Memory
+from docstore.storage.cache import LEAST_BYTES, Memory
 from docstore.storage.engine import EVERYTHING, Engine, RunStorage, ScannedRow
 from docstore.storage.files import Files
 from docstore.storage.port import Backend
@@ -209,7 +209,7 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     """Open a temporary overlay over an open store."""
     folder = tempfile.TemporaryDirectory(prefix="docstore-dry-run-")
     path = Path(folder.name)
-    memory = Memory(lower.memory.limit_bytes // 2)
+    memory = Memory(max(LEAST_BYTES[0], lower.memory.limit_bytes // 2))
     upper = LevelDBEngine(path / ENGINE_DIRECTORY, create=True, memory=memory)
     for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
         lower.files.make_folder(path / name)

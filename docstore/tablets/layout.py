@@ -354,7 +354,7 @@ class Layout:
         schema: Schema | None,
         read_only: bool | None = False,
         accept_loss: bool = False,
-        memory_bytes: int | None = None,
+        memory: str | int | None = None,
     ) -> LocalBackend:
         """Open the store.
 
@@ -363,7 +363,7 @@ class Layout:
             schema: for a new store; an existing one must have the same.
             read_only: change nothing in its folder; None: only if it cannot be written to.
             accept_loss: drop what needs synced bytes of segments that are not there.
-            memory_bytes: that it may hold in memory; None for the default.
+            memory: that it may hold; None for the default.
         Raises:
             StoreUnavailable: there is none, or another process holds it.
             UnsupportedFormat: written by a newer docstore.
@@ -384,7 +384,7 @@ class Layout:
         if read_only is None:
             read_only = not is_new and self._cannot_be_written()
         files = Files(read_only=self._path) if read_only else self._files
-        memory = Memory(memory_bytes, read_only=bool(read_only))
+        shares = Memory(memory, read_only=bool(read_only))
         files.make_folder(self._path, PRIVATE)
         with ExitStack() as undo:
             lock = StoreLock(self._path / LOCK_FILE, __version__)
@@ -402,7 +402,7 @@ class Layout:
                 engine_folder, index = scratch / ENGINE_DIRECTORY, scratch / INDEX_DIRECTORY
             reserve = Reserve(files, self._path / RESERVE_FILE)
             try:
-                engine = reserve.spend(lambda: _open_engine(engine_folder, memory, is_new=is_new))
+                engine = reserve.spend(lambda: _open_engine(engine_folder, shares, is_new=is_new))
             except StorageError as error:
                 if error.errno in FULL_DISK:
                     lacking_bytes = reserve.lacking_bytes()
@@ -435,11 +435,11 @@ class Layout:
             base_rows = BaseRows(engine)
             folder = self._path / DICTIONARY_DIRECTORY
             files.make_folder(folder)
-            dictionary_files = DictionaryFiles(files, folder, memory=memory)
+            dictionary_files = DictionaryFiles(files, folder, memory=shares)
             dictionaries = SiteDictionaries(
-                dictionary_files, partial(row_of_scope, engine), manifest.tablet_number, memory
+                dictionary_files, partial(row_of_scope, engine), manifest.tablet_number, shares
             )
-            values = LocalValues(bodies, ValueCodec(memory=memory), dictionaries, base_rows.stored_value, memory)
+            values = LocalValues(bodies, ValueCodec(memory=shares), dictionaries, base_rows.stored_value, shares)
             reserve.take_back()
             if is_new:  # last, so that a crash during creation leaves no store
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
@@ -465,7 +465,7 @@ class Layout:
             RunStorage(engine, index, files),
             scratch,
             reserve,
-            memory,
+            shares,
             missing,
         )
 

@@ -17,7 +17,7 @@ from docstore.dedup.index import NOTHING_NEW, POINTER_SLICE, HashIndex, NewPosti
 from docstore.model.analysis import Analysis
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations
-from docstore.storage.cache import MIB, SHARES, Memory
+from docstore.storage.cache import MB, SHARES, Memory
 
 SEED = 20261123
 BODIES = 12
@@ -64,7 +64,7 @@ def test_cached_rows_equal_stored_rows_and_those_in_flight(
     seed: int, has_room: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_room:
-        monkeypatch.setitem(SHARES, "postings", (6 * 600 / MIB, 0))
+        monkeypatch.setitem(SHARES, "postings", (6 * 600 / MB, 0))
     rng = np.random.default_rng([SEED, seed])
     engine = MemoryEngine()
     buckets = RowIndex(engine)
@@ -152,7 +152,7 @@ def test_whether_a_page_is_posted_reads_one_posting(monkeypatch: pytest.MonkeyPa
 def test_the_row_cache_is_bounded_by_its_qualifiers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, rows were counted, of which each may have 64 pages."""
     bodies, copies = 40, 50
-    monkeypatch.setitem(SHARES, "postings", (10 * (450 + 100 * copies) / MIB, 0))
+    monkeypatch.setitem(SHARES, "postings", (10 * (450 + 100 * copies) / MB, 0))
     posting = Posting(caches=True)
     engine, index = posting.engine, posting.index
     for number in range(copies):
@@ -176,7 +176,7 @@ def test_the_row_cache_is_bounded_by_its_qualifiers(monkeypatch: pytest.MonkeyPa
 def test_cached_conditions_of_bodies_of_very_many_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the fix, the conditions of each such body were cached for ever."""
     bodies, most = 30, 8
-    monkeypatch.setitem(SHARES, "postings", (most * (450 + 50 * (POINTER_SLICE + 1)) / MIB, 0))
+    monkeypatch.setitem(SHARES, "postings", (most * (450 + 50 * (POINTER_SLICE + 1)) / MB, 0))
     posting = Posting(caches=True)
     index = posting.index
     for body in range(bodies):

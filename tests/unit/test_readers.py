@@ -522,6 +522,24 @@ description = ['about@of[topic=]']"""
     )
 
 
+def test_a_column_is_read_from_the_elements_whose_attribute_names_it() -> None:
+    # Solr's form of documents: https://solr.apache.org/guide/solr/latest/indexing-guide/indexing-with-update-handlers.html
+    source = """[x]
+roots = ['add']
+entries = ['doc']
+[x.entry]
+title = ['field[name=title]', 'field']
+text = ['field[name=body]', 'field[name=note]']
+link = ['field[name=id]@href', 'field[name=url]']"""
+    document = b"""<add><doc><field name="other">not</field><field name="title">A</field><field name="note">not</field>
+        <field name=" body ">one</field><field name="body">two</field><field name="url">http://a.example/</field></doc>
+        <doc><field>plain</field><field name="Title">not</field><field name="note">three</field></doc></add>"""
+    found = read(document, "text/xml", source)
+    assert found is not None
+    assert found.main == "A\none\ntwo\nplain\nthree"
+    assert found.links == (("http://a.example/", "A"),)
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
