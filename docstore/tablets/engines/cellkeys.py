@@ -237,7 +237,10 @@ class RowReader:
         """
         key, value = self.pair
         if key.endswith(_NEWEST_END) and prefix_length(key) == len(key) - len(NEWEST_KIND):
+            row = key[: -len(NEWEST_KIND)]
             key, value = self.pair = next(stream)
+            if not key.startswith(row):  # its captures were deleted; the next key may be of another table
+                return row, [], False
         column = key[:-TIMESTAMP_BYTES]
         if not self._all_captures or not column.endswith(CAPTURE_COLUMN):
             prefix = key[: prefix_length(key)]
