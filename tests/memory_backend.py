@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from memory_engine import MemoryEngine
 
+from docstore.cluster.rowindex import RowIndex
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Durability, Mutation, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows, NewPage
@@ -122,7 +123,7 @@ class MemoryBackend:
         self.values = InlineValues()
         self.base_rows = BaseRows(self.engine)
         self.memory = Memory()
-        self.index: Any = None
+        self.index: Any = RowIndex(self.engine)
 
     def committer(self, durability: Durability) -> MemoryCommitter:
         return MemoryCommitter(self.engine, durability)
