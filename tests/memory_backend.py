@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from memory_engine import MemoryEngine
 
+from docstore.cluster.rowindex import RowIndex
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Durability, Mutation, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows, NewPage
@@ -120,7 +121,7 @@ class MemoryBackend:
         self.schema = schema or Schema(keyed_bands=False)
         self.values = InlineValues()
         self.base_rows = BaseRows(self.engine)
-        self.index: Any = None
+        self.index: Any = RowIndex(self.engine)
 
     def committer(self, durability: Durability) -> MemoryCommitter:
         return MemoryCommitter(self.engine, durability)
@@ -166,5 +167,4 @@ class MemoryBackend:
         return {}
 
     def close(self) -> None:
-        if self.index is not None:
-            self.index.close()
+        self.index.close()

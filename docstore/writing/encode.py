@@ -20,7 +20,8 @@ from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Relative, 
 from docstore.storage.cache import LruCache
 from docstore.storage.port import Values
 from docstore.storage.values import INLINE_TAG
-from docstore.writing.batch import View, Write
+from docstore.storage.writes import Write
+from docstore.writing.batch import View
 
 LONGEST_INLINE = len(INLINE_TAG) + INLINE_LIMIT_BYTES
 """Bytes of the longest cell value that stays in its record."""
