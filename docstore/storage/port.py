@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from docstore.model.types import Durability, Mutation, Policy, PutResult, RowMutations, Schema, VerdictKind
-from docstore.storage.bases import BaseRows, NewPage
+from docstore.storage.bases import BaseRows, NewPage, StoredValues
 from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.reports import (
     BackupReport,
@@ -62,8 +62,8 @@ class Values(Protocol):
         """Encode a value by itself and append it; -> the value to put into its cell."""
         ...
 
-    def append_pages(self, pages: Sequence[NewPage]) -> None:
-        """Encode the values of pages in the smallest way and append them; sets `cell_values` and `bases` of each page.
+    def append_pages(self, pages: Sequence[NewPage]) -> list[StoredValues]:
+        """Encode the values of pages in the smallest way and append them.
 
         Body and text may be deltas against what the page's relatives offer, and a text against its own body.
         """
