@@ -302,7 +302,7 @@ class CellValues:
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
         dictionary = self._dictionaries.choose(row_key, column, raw)
-        codec, related, payload, _ = self._codec.choose(column, raw, dictionary=dictionary)[0]
+        codec, related, payload, *_ = self._codec.choose(column, raw, dictionary=dictionary)
         if codec == CODEC_ZSTD_DICTIONARY:
             self._dictionaries.judge(row_key, column, len(raw), len(payload), related)
         cell = Owner(row_key, timestamp, column)
