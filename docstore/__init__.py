@@ -13,7 +13,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # mypy takes it for True; `typing` takes half as long as the interpreter's own start
 if TYPE_CHECKING:
-    from docstore.archives.export import Selection
+    from docstore.archives.selection import Selection
     from docstore.model.errors import (
         CommitUnknown,
         CorruptionError,
@@ -57,8 +57,9 @@ else:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         for module in (
-            "version", "model.errors", "model.types", "reading.documents", "store", "serving.client", "archives.export",
-        ):  # fmt: skip
+            *("version", "model.errors", "model.types", "reading.documents", "store", "serving.client"),
+            "archives.selection",
+        ):
             loaded = import_module(f"{__name__}.{module}")
             found = getattr(loaded, "open_store" if name == "open" else name, None)
             if found is not None:

@@ -31,20 +31,23 @@ def open_or_attach(
     schema: Schema | None = None,
     durability: Durability | str = Durability.SYNC,
     read_only: bool | None = None,
+    memory: str | int | None = None,
 ) -> Store:
     """Open a store, or ask the server that holds it.
 
     Args:
         address: of the store, or of a server (``http://host:8470``); its token is in the environment variable
             DOCSTORE_TOKEN, or in the file that DOCSTORE_TOKEN_FILE names.
-        create, schema, durability, read_only: as of `open_store`; a server has its own.
+        create, schema, durability, read_only, memory: as of `open_store`; a server has its own.
     Raises:
         StoreUnavailable: there is none, a process that is no server holds it, or its server does not answer.
     """
     if names_server(address):
         return _connect(str(address), token())
     try:
-        return open_store(address, create=create, schema=schema, durability=durability, read_only=read_only)
+        return open_store(
+            address, create=create, schema=schema, durability=durability, read_only=read_only, memory=memory
+        )
     except StoreUnavailable as held:
         server = server_of(address)
         if not server.startswith("unix:"):  # who can write the lock file could send us anywhere else

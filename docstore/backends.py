@@ -21,14 +21,19 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def open_backend(
-    address: str | Path, *, create: bool = False, schema: Schema | None = None, read_only: bool | None = None
+    address: str | Path,
+    memory: str | int | None = None,
+    *,
+    create: bool = False,
+    schema: Schema | None = None,
+    read_only: bool | None = None,
 ) -> Backend:
     """Open the backend of a store, making the store first if asked to; see `docstore.open`.
 
     Raises:
         InvalidArgument: there is no such backend.
     """
-    backend: Backend = _layout(address).open(create=create, schema=schema, read_only=read_only)
+    backend: Backend = _layout(address).open(create=create, schema=schema, read_only=read_only, memory=memory)
     return backend
 
 

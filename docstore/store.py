@@ -27,6 +27,7 @@ from docstore.model.types import (
     Page,
     Policies,
     Policy,
+    PutOptions,
     PutResult,
     ReadSpec,
     Schema,
@@ -35,7 +36,6 @@ from docstore.model.types import (
     Verdict,
     WriteOptions,
     checked_crawl,
-    checked_policies,
     checked_spec,
     micros,
     page_of,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
 
     from pyarrow import RecordBatchReader
 
-    from docstore.archives.export import Selection
+    from docstore.archives.selection import Selection
     from docstore.reading.collapse import Orphan, Similar
     from docstore.reading.queries import IndexQueries
     from docstore.reading.snippet import Snippet
@@ -75,6 +75,7 @@ def open_store(
     schema: Schema | None = None,
     durability: Durability | str = Durability.SYNC,
     read_only: bool | None = None,
+    memory: str | int | None = None,
 ) -> DocumentStore:
     """Open a store; it is a context manager.
 
@@ -83,8 +84,8 @@ def open_store(
         create: make the store if there is none.
         schema: for a new store.  An existing store keeps its own; a different one is refused.
         durability: what an acknowledged write survives: "sync" power loss, "flush" kill -9, "none" an orderly close.
-        read_only: change nothing in the directory, so that a read-only medium will do.  Any number of processes may
-            read so at a time, while none writes.  None: only if the directory cannot be written to.
+        read_only: change nothing in the directory; any number of processes may, while none writes.  None: if need be.
+        memory: that the store may hold, such as "2 GB", without mapped files; None: 512 MB, of a reader 64 MB.
     Raises:
         StoreUnavailable: there is none, or another process holds it.
         UnsupportedFormat: it was written by a newer docstore.
@@ -96,7 +97,7 @@ def open_store(
         raise InvalidArgument(f"there is no durability {durability!r}; use sync, flush or none") from error
     if schema is not None and not isinstance(schema, Schema):
         raise InvalidArgument(f"schema must be a Schema, such as Schema(near_threshold=0.9), not {schema!r:.100}")
-    return DocumentStore(open_backend(path, create=create, schema=schema, read_only=read_only), level)
+    return DocumentStore(open_backend(path, memory, create=create, schema=schema, read_only=read_only), level)
 
 
 def now_micros() -> int:
@@ -185,12 +186,8 @@ class DocumentStore:
         headers: Headers | Mapping[str, str] = (),
         status: int = 200,
         fetched_at: Time | None = None,
-        policies: Policies | None = None,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
         crawl: str = "",
+        **options: Unpack[PutOptions],
     ) -> PutResult:
         """Write one fetched page and get its verdict.  Threads that write at the same time share commits.
 
@@ -200,20 +197,16 @@ class DocumentStore:
             headers: as received.
             status: HTTP status; 304 records a visit that confirms the stored version.
             fetched_at: microseconds since 1970, or a datetime with a time zone; None means now.
-            policies: what to do per verdict, instead of the schema's, such as ``{"exact": "reject"}``.
-            anchors: write the texts of the page's links into the `anchor` family of the linked pages.
-            links: give the result its `links`.
-            any_time: accept a time before 1990, or more than a day ahead of the clock.
-            keep_body: store the body; False stores only text and fingerprints, if bodies are kept elsewhere.
             crawl: label of the crawl that fetched it; of a capture that is there already the label stays.
+            options: see `PutOptions`.
         Returns: the verdict, and how the page was stored; it is committed.
         Raises:
             InvalidArgument: the URL, the time or another field cannot be stored, or `policies` names no verdict or no
                 policy.
             StorageError: not applied; free space, and write it again.
         """
-        options = self._options(policies, anchors, links, any_time, keep_body)
-        return self._writer().put(page_of(url, body, headers, status, fetched_at, crawl), options)
+        page = page_of(url, body, headers, status, fetched_at, crawl)
+        return self._writer().put(page, WriteOptions.of(self.schema.policies, **options))
 
     @checked
     async def put_page_async(
@@ -224,12 +217,8 @@ class DocumentStore:
         headers: Headers | Mapping[str, str] = (),
         status: int = 200,
         fetched_at: Time | None = None,
-        policies: Policies | None = None,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
         crawl: str = "",
+        **options: Unpack[PutOptions],
     ) -> PutResult:
         """As `put_page`, without blocking the event loop.  Tasks that write at the same time share commits.
 
@@ -240,40 +229,24 @@ class DocumentStore:
         page = page_of(url, body, headers, status, fetched_at, crawl)
         if self._writes is None:
             await asyncio.to_thread(self._writer)
-        future = self.submit_page(
-            page, policies=policies, anchors=anchors, links=links, any_time=any_time, keep_body=keep_body
-        )
-        return await asyncio.wrap_future(future)
+        return await asyncio.wrap_future(self.submit_page(page, **options))
 
     @checked
-    def submit_page(
-        self,
-        page: Page,
-        *,
-        policies: Policies | None = None,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
-    ) -> Future[PutResult]:
+    def submit_page(self, page: Page, **options: Unpack[PutOptions]) -> Future[PutResult]:
         """As `put_page`, without waiting: the result comes when it is committed.
 
-        Pages keep their order, but a page whose analysis takes more than two seconds is overtaken by later ones.
-        Cancelling the future writes nothing if the page is not taken yet.
+        Pages keep their order, but one whose analysis takes more than two seconds is overtaken.  A future that is
+        cancelled before its page is taken writes nothing.
         """
-        return self._writer().submit(page, self._options(policies, anchors, links, any_time, keep_body))
+        return self._writer().submit(page, WriteOptions.of(self.schema.policies, **options))
 
     @checked
     def put_pages(
         self,
         pages: Iterable[Page | tuple[str, bytes]],
         *,
-        policies: Policies | None = None,
         threads: int = 2,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
+        **options: Unpack[PutOptions],
     ) -> Iterator[PutResult]:
         """Write many pages; yields their results in order, each after its commit.
 
@@ -283,21 +256,17 @@ class DocumentStore:
 
         Args:
             pages: `Page` objects, or (url, body) pairs.
-            policies: what to do per verdict, instead of the schema's.
             threads: that analyse pages; any number gives the same store, and with a fast source the same bytes.
-            anchors: write the texts of each page's links into the `anchor` family of the linked pages.
-            links: give each result its `links`.
-            any_time: accept times before 1990, and more than a day ahead of the clock.
-            keep_body: store bodies.
+            options: see `PutOptions`.
         Raises:
             StorageError: pages without a result are not applied.
             StoreUnavailable: the store was closed; pages without a result are not applied.
         """
-        return self._writer().put_all(pages, self._options(policies, anchors, links, any_time, keep_body), threads)
+        return self._writer().put_all(pages, WriteOptions.of(self.schema.policies, **options), threads)
 
     def put_prepared(self, prepared: Iterable[Prepared], *, policies: Policies | None = None) -> Iterator[PutResult]:
         """As `put_pages`, for pages that a `Preparer` with this store's schema prepared, also in another process."""
-        return self._writer().put_prepared(prepared, self._options(policies))
+        return self._writer().put_prepared(prepared, WriteOptions.of(self.schema.policies, policies=policies))
 
     @checked
     def add_anchor(
@@ -378,10 +347,7 @@ class DocumentStore:
     # --- maintenance
 
     def acknowledge_lost(self) -> int:
-        """Clear the list of what was lost: `lost` and lost commits; returns how many entries it had.
-
-        Call it when the pages are fetched again, restored, or not needed.
-        """
+        """Clear the lists of lost captures and commits, which are fetched again or not needed; -> entries they had."""
         self._check_open()
         self.opened.check_writable()
         count = len(self.opened.lost) + len(self.opened.lost_commits)
@@ -765,9 +731,6 @@ class DocumentStore:
         return self.opened.codec_stats(self._committer)
 
     # --- pieces
-
-    def _options(self, policies: Policies | None, *others: bool) -> WriteOptions:
-        return WriteOptions(dict(self.schema.policies) if policies is None else checked_policies(policies), *others)
 
     def _check_open(self) -> None:
         if self._closed:

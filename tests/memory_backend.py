@@ -18,6 +18,7 @@ from memory_engine import MemoryEngine
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Durability, Mutation, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows, NewPage, StoredValues
+from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.files import Files
 from docstore.storage.port import Backend, Follower
@@ -123,6 +124,7 @@ class MemoryBackend:
         self.schema = schema or Schema(keyed_bands=False)
         self.values = InlineValues()
         self.base_rows = BaseRows(self.engine)
+        self.memory = Memory()
         self._folder = tempfile.TemporaryDirectory(prefix="docstore-memory-")
         self.runs: RunStorage | None = RunStorage(self.engine, Path(self._folder.name), Files())
         self.index: Any = None

@@ -15,8 +15,9 @@ import pytest
 
 import docstore
 from docstore.archives.copying import CopyReport
-from docstore.archives.export import ExportReport, Selection
+from docstore.archives.export import ExportReport
 from docstore.archives.ingest import IngestOptions, IngestReport
+from docstore.archives.selection import Selection
 from docstore.cli.arguments import parser_of
 from docstore.cli.main import COMMANDS
 from docstore.model import types

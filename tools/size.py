@@ -17,11 +17,9 @@ import argparse
 import ast
 import functools
 import gc
-import io
 import subprocess
 import sys
 import tempfile
-import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,10 +34,6 @@ PACKAGE: Final = Path(docstore.__file__).parent
 OUTSIDE_CORE: Final = ("serving", "cluster", "scrapy", "notes", "search")
 """Folders that a store in one process does not need."""
 RECORDS: Final = frozenset({"NamedTuple", "dataclass", "TypedDict", "Struct", "Enum", "StrEnum", "IntEnum", "Flag"})
-_NOT_CODE: Final = frozenset(
-    {tokenize.ENCODING, tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
-    | {tokenize.ENDMARKER}
-)
 _NOT_FUNCTIONS: Final = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>")
 _LOG_BLOCK_BYTES: Final = 32_768
 _LOG_HEADER_BYTES: Final = 7
@@ -66,16 +60,23 @@ def lines_of_code(paths: list[Path]) -> int:
 
 
 @functools.cache
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a file's tree: a file is parsed once for all figures."""
+    return tuple(ast.walk(ast.parse(path.read_bytes())))
+
+
+@functools.cache
 def _code_lines(path: Path) -> int:
     """How many lines of a file hold code.  A string that stands alone as a statement is a docstring."""
-    lines: set[int] = set()
-    for token in tokenize.tokenize(io.BytesIO(source := path.read_bytes()).readline):
-        if token.type not in _NOT_CODE:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    for node in statements(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str):
-            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return len(lines)
+    source = path.read_text("utf-8").split("\n")
+    lines = {number for number, line in enumerate(source, 1) if line.strip() and not line.lstrip().startswith("#")}
+    prose: set[int] = set()
+    for node in _nodes(path):
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)):
+            lines.update(range(node.lineno, (node.end_lineno or 0) + 1))  # of a long text, blank lines count too
+        elif isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str):
+            prose.update(range(node.lineno, (node.end_lineno or 0) + 1))
+    return len(lines - prose)
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
@@ -88,7 +89,7 @@ def statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 def calls_of(name: str, paths: list[Path]) -> int:
     """How often Python files call a function of a name."""
-    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_bytes())))
+    nodes = (node for path in paths for node in _nodes(path))
     return sum(isinstance(node, ast.Call) and _name(node) == name for node in nodes)
 
 
@@ -106,9 +107,7 @@ def _name(node: ast.expr) -> str:
 
 def classes_of(paths: list[Path]) -> tuple[int, int]:
     """Classes, and record types among them."""
-    nodes = [
-        node for path in paths for node in statements(ast.parse(path.read_bytes())) if isinstance(node, ast.ClassDef)
-    ]
+    nodes = [node for path in paths for node in _nodes(path) if isinstance(node, ast.ClassDef)]
     records = [node for node in nodes if RECORDS.intersection(map(_name, (*node.bases, *node.decorator_list)))]
     return len(nodes), len(records)
 

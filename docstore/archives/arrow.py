@@ -31,15 +31,9 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, SkippedEntry
-from docstore.archives.export import (
-    ExportReport,
-    Selection,
-    captures,
-    in_step,
-    iso_date,
-    record_id,
-)
+from docstore.archives.export import ExportReport, iso_date, record_id
 from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT
+from docstore.archives.selection import Selection, captures, in_step
 from docstore.archives.source import modified_micros
 from docstore.archives.wacz import surt
 from docstore.archives.warc import TRUNCATED_HEADER, parse_date
@@ -88,17 +82,19 @@ class Shown(NamedTuple):
         """The URL as it was fetched."""
         return self.capture.fetched_url or self.url
 
+    def noted(self, name: str, field: str) -> Any:
+        """A field of a note; any program may write notes."""
+        return capture.decode_note(self.notes.get(name, b"{}")).get(field)
+
     @property
     def language(self) -> str | None:
         """By the note `lang`, else as the page declares it."""
-        noted = capture.decode_note(self.notes.get("lang", b"{}")).get("lang")
+        noted = self.noted("lang", "lang")
         return str(noted) if noted else self.capture.lang or None
 
-    @property
-    def language_score(self) -> float | None:
-        """Of the note `lang`; any program may write notes."""
-        score = capture.decode_note(self.notes.get("lang", b"{}")).get("score")
-        return float(score) if isinstance(score, int | float) else None
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) else None
 
 
 class Column(NamedTuple):
@@ -244,10 +240,16 @@ FINEWEB: Final = (
         "language_score",
         pa.float64(),
         "of the note `lang`, 0 to 1; else null",
-        lambda one: one.language_score,
+        lambda one: _number(one.noted("lang", "score")),
         ("note",),
     ),
-    Column("token_count", pa.int64(), "null: FineWeb counts tokens of GPT-2", lambda one: None),
+    Column(
+        "token_count",
+        pa.int64(),
+        "words, of the note `quality`; else null; FineWeb counts tokens of GPT-2",
+        lambda one: _number(one.noted("quality", "token_count")),
+        ("note",),
+    ),
 )
 """The layout `fineweb`: names and types as in the public FineWeb data set.  Captures without a text are left out."""
 

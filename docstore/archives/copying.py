@@ -527,7 +527,7 @@ class StoreRows:
             if cell.column in _MAY_BE_DELTAS
             and cell.stored_as[:1] == REF_TAG
             and not cell.base
-            and self._base_rows.value_of_likely_absent(value_name(cell.value)) is not None
+            and self._base_rows.cell_value(value_name(cell.value)) is not None
             else cell
             for cell in cells
         ]

@@ -13,11 +13,10 @@ import json
 import re
 import uuid
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from warcio.recordloader import ArcWarcRecord
@@ -26,15 +25,13 @@ from warcio.warcwriter import WARCWriter
 
 from docstore.archives.entries import Recorded
 from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, NOT_MODIFIED, ORIGINAL_PREFIX, parse_fields
+from docstore.archives.selection import Selection, captures, visit_headers
 from docstore.archives.warc import RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
-from docstore.dedup.kernel import words
-from docstore.model import capture
-from docstore.model.capture import IDENTIFIED_HEADER, STORED_TEXT
-from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.capture import IDENTIFIED_HEADER
+from docstore.model.errors import InvalidArgument
 from docstore.model.plain import LAST_MICROS, Plain
-from docstore.model.types import Cell, Headers, Page, ReadSpec, VerdictKind, micros
-from docstore.reading.cells import Row
-from docstore.reading.documents import Capture, Document
+from docstore.model.types import Cell, Headers, Page, ReadSpec
+from docstore.reading.documents import Capture
 from docstore.storage.unreadable import Place, Unreadable
 from docstore.version import __version__
 
@@ -45,56 +42,6 @@ if TYPE_CHECKING:  # types alone
 
 SOFTWARE = f"docstore {__version__}"
 TOO_LATE = "its time is after the year 9999, which this format cannot write; Parquet can (--format parquet)"
-ROWS_AHEAD = 256
-"""Rows whose newest captures are read by one call: with one request a row, a served store takes twice as long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which captures to export; all conditions must hold.
-
-    Attributes:
-        prefix, host: only URLs with this prefix, or of this host; at most one of them.
-        since, until: only captures with ``since <= timestamp < until``, in microseconds since 1970; datetimes are
-            converted.
-        versions: of each page the newest captures in that time, so many; None selects all.
-        status: only captures with this HTTP status.
-        lang: only pages in this language: by their note `lang`, else as they declare it ("en" matches "en-GB").
-        min_words: only pages with at least this many normalised words of text.
-        crawl: only captures that the crawl of this label fetched; the newest one is the newest of these.
-        verdicts: only captures with one of these verdicts, such as ("exact", "near"); () selects all.
-    """
-
-    prefix: str | None = None
-    host: str | None = None
-    since: int | None = None
-    until: int | None = None
-    versions: int | None = 1
-    status: int | None = None
-    lang: str = ""
-    min_words: int = 0
-    crawl: str = ""
-    verdicts: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("since", "until"):
-            if (time := getattr(self, name)) is not None:
-                object.__setattr__(self, name, micros(time))
-        for name in ("prefix", "host", "lang", "crawl"):
-            value: object = getattr(self, name)
-            if not isinstance(value, str) and not (value is None and name in ("prefix", "host")):
-                raise InvalidArgument(f"{name} must be a str, not {type(value).__name__} {value!r:.100}")
-        for name, least in (("status", 0), ("min_words", 0), ("versions", 1)):
-            value = getattr(self, name)
-            is_none = value is None and name != "min_words"
-            if not is_none and (type(value) is not int or value < least):
-                raise InvalidArgument(
-                    f"{name} must be an int from {least} on, not {type(value).__name__} {value!r:.100}"
-                )
-        verdicts: object = self.verdicts
-        if isinstance(verdicts, str) or not isinstance(verdicts, Collection) or not set(verdicts) <= set(VerdictKind):
-            raise InvalidArgument(f"verdicts must be a tuple of {', '.join(VerdictKind)}, not {self.verdicts!r:.100}")
-        object.__setattr__(self, "verdicts", tuple(verdicts))
 
 
 @dataclass(slots=True)
@@ -181,7 +128,7 @@ def pages(
         else:
             page = _export_page(row.url, taken, taken.status or 200, taken.headers or ())
         if keep_encoded:
-            is_whole = visit is None and _visit_headers(store, row, taken) is not None  # a 304, as what it confirms
+            is_whole = visit is None and visit_headers(store, row, taken) is not None  # a 304, as what it confirms
             left_out = {b"revisit": not is_all, b"response": is_whole}
             spec = ReadSpec((RECORDED_FAMILY,), since=taken.timestamp, until=taken.timestamp + 1)
             if is_whole_range:  # records of other times go with the next capture of their row, or the last one
@@ -201,151 +148,6 @@ def _row_cells(store: Store, row_key: bytes, spec: ReadSpec, timestamp: int) -> 
         lambda: store.cells.read_row(row_key, spec), Place(row_key, RECORDED_FAMILY, b"", timestamp)
     )
     return row.cells if row else ()
-
-
-def in_step(rows: Iterator[Row]) -> Callable[[bytes], tuple[Cell, ...]]:
-    """The cells of a row of a scan, () if it does not have it; call it in row-key order, next to another scan."""
-    row = next(rows, None)
-
-    def cells(row_key: bytes) -> tuple[Cell, ...]:
-        nonlocal row
-        while row is not None and row.row_key < row_key:
-            row = next(rows, None)
-        return row.cells if row is not None and row.row_key == row_key else ()
-
-    return cells
-
-
-def in_language(store: Store, wanted: str, **within: Any) -> Callable[[bytes, int | None], bool]:
-    """Which captures are in a language: by their note `lang`, else as the page declares it.
-
-    Args:
-        store: to read.
-        wanted: the language; "en" matches "en-GB".
-        within: range of rows, as in `CellStore.scan`.
-    Returns:
-        Whether a capture of a row, or with None its newest one with a language, is in it; call it in row-key order.
-    """
-    wanted = wanted.lower()
-    spec = ReadSpec(families=(capture.NOTE_FAMILY, capture.LANG[0]), qualifier_prefix=capture.LANG[1])
-    cells = in_step(store.cells.scan(spec=spec, **within))
-
-    def has(row_key: bytes, timestamp: int | None) -> bool:
-        languages: dict[int, str] = {}
-        for cell in cells(row_key):  # notes come before texts
-            if cell.qualifier == capture.LANG[1] and cell.timestamp not in languages:
-                is_note = cell.family == capture.NOTE_FAMILY
-                lang = capture.decode_note(cell.value).get("lang") if is_note else cell.value.decode("utf-8", "replace")
-                if lang:
-                    languages[cell.timestamp] = str(lang).lower()
-        lang = languages.get(max(languages, default=0) if timestamp is None else timestamp, "")
-        return lang == wanted or lang.startswith(wanted + "-")
-
-    return has
-
-
-def _with_cells(rows: Iterable[Row], keep: Callable[[bytes, int], bool]) -> Iterator[Row]:
-    for row in rows:
-        kept = tuple(cell for cell in row.cells if keep(row.row_key, cell.timestamp))
-        if kept:
-            yield row._replace(cells=kept)
-
-
-def captures(
-    store: Store,
-    selection: Selection,
-    families: Iterable[str],
-    keep: Callable[[bytes, int], bool] | None = None,
-    *,
-    without_bodies: bool = False,
-) -> Iterator[tuple[Row, Capture, Headers | None]]:
-    """The captures of a selection, oldest first in each row, without those that cannot be read.
-
-    Args:
-        families: of page, http, text and dedup: what to read of each capture.
-        keep: as in `export`.
-        without_bodies: give captures whose body was not kept, too.
-    Returns:
-        The row, the capture, and the headers of a 304 that confirms the capture before it; None for others.  A 304 is
-        given as such only after a capture that it confirms: alone it has no content.
-    """
-    wanted = {*families, "dedup"}
-    wanted |= {"http"} if selection.status is not None else set()
-    wanted |= {"text"} if selection.min_words else set()
-    spec = ReadSpec(
-        families=(capture.BODY[0],),
-        qualifier_prefix=capture.BODY[1],
-        since=selection.since or 0,
-        until=selection.until,
-        versions=selection.versions,
-        keys_only=True,
-        crawl=selection.crawl,
-    )
-    rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
-    if selection.lang:
-        rows = _with_cells(rows, in_language(store, selection.lang, prefix=selection.prefix, host=selection.host))
-    if keep is not None:
-        rows = _with_cells(rows, keep)
-    last = b""
-    for row, taken in _read(store, rows, selection.until, tuple(sorted(wanted))):
-        if (without_bodies or _has_body(taken, wanted)) and _selected(selection, taken):
-            yield row, taken, _visit_headers(store, row, taken) if row.row_key == last else None
-            last = row.row_key
-
-
-def _read(
-    store: Store, rows: Iterable[Row], until: int | None, families: tuple[str, ...]
-) -> Iterator[tuple[Row, Capture]]:
-    """The captures of rows with a cell for each."""
-    source = iter(rows)
-    while ahead := list(islice(source, ROWS_AHEAD)):
-        at = None if until is None else until - 1
-        documents = store.get_many([row.url for row in ahead], at=at, families=families)
-        for row in ahead:
-            try:
-                newest = next(documents, None)
-            except CorruptionError:  # this row and the rest of the batch are then read one by one
-                newest, documents = None, iter(())
-            for cell in reversed(row.cells):
-                taken = _capture(store, row, cell.timestamp, families, newest)
-                if taken is not None:
-                    yield row, taken
-
-
-def _capture(
-    store: Store, row: Row, timestamp: int, families: tuple[str, ...], newest: Document | None
-) -> Capture | None:
-    """A capture, from `newest` if it is that one; None if it cannot be read."""
-    document = newest
-    if document is None or document.timestamp != timestamp:
-        document = store.unreadable.attempt(
-            lambda: store.get(row.url, at=timestamp, families=families), Place(row.row_key, *capture.BODY, timestamp)
-        )
-    return None if document is None or document.timestamp != timestamp else document.newest
-
-
-def _has_body(taken: Capture, families: Collection[str]) -> bool:
-    if "page" in families:
-        return taken.body is not None
-    return taken.verdict is None or taken.verdict.stored != STORED_TEXT
-
-
-def _visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
-    """The headers of a 304; None for another capture."""
-    if taken.verdict is not None and taken.verdict.reason != capture.REASON_NOT_MODIFIED:
-        return None
-    family, qualifier = capture.VISIT
-    at = ReadSpec(families=(family,), qualifier_prefix=qualifier, since=taken.timestamp, until=taken.timestamp + 1)
-    visit = store.cells.read_row(row.row_key, at)
-    return capture.decode_visit(visit.cells[0].value)[1] if visit else None
-
-
-def _selected(selection: Selection, taken: Capture) -> bool:
-    if selection.status is not None and taken.status != selection.status:
-        return False
-    if selection.verdicts and (taken.verdict is None or taken.verdict.kind not in selection.verdicts):
-        return False
-    return not selection.min_words or len(words(taken.text or "")) >= selection.min_words
 
 
 def _export_page(url: str, taken: Capture, status: int, headers: Headers) -> ExportPage:

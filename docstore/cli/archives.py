@@ -10,8 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from docstore.archives.export import SOFTWARE, WRITERS, ExportReport, Selection, WarcExport, export, selected
+from docstore.archives.export import SOFTWARE, WRITERS, ExportReport, WarcExport, export, selected
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
+from docstore.archives.selection import QUALITY_PRESETS, Selection
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
 from docstore.cli import answers, arguments, output
@@ -197,6 +198,8 @@ def run_export(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"--keep-encoded needs --format warc or wacz; {args.format} has no place for records")
     if to_stdout and args.format == "wacz":
         raise InvalidArgument("a WACZ file cannot be written to a pipe; name a file with --output")
+    if args.drop_repeated_lines and args.format not in ("jsonl", PARQUET):
+        raise InvalidArgument(f"--drop-repeated-lines needs --format jsonl or parquet; {args.format} has no texts")
     if args.layout and args.format != PARQUET:
         raise InvalidArgument(f"--layout needs --format parquet; {args.format} has no layouts")
     if to_stdout and args.format in ("warc", PARQUET) and sys.stdout.isatty():
@@ -226,6 +229,8 @@ def run_export(args: argparse.Namespace) -> int:
             min_words=args.min_words,
             crawl=args.crawl or "",
             verdicts=tuple(args.verdict),
+            where=_conditions(args),
+            drop_repeated_lines=args.drop_repeated_lines,
         )
         survivors = _survivors(store, selection, args.dropped) if args.collapse else None
         keep = None if survivors is None else survivors.keeps
@@ -264,8 +269,13 @@ def run_export(args: argparse.Namespace) -> int:
     if report.unreadable:
         return EXIT_RECORDS_SKIPPED
     if not report.captures:
-        output.note("no capture matches")
+        without = "; notes are written by `docstore annotate`" if args.where or args.quality else ""
+        output.note(f"no capture matches{without}")
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
+
+
+def _conditions(args: argparse.Namespace) -> tuple[str, ...]:
+    return (*args.where, *QUALITY_PRESETS.get(args.quality, ()))
 
 
 def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survivors:

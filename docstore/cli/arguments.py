@@ -37,6 +37,16 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 # --- declaring arguments
 
 
+def memory(text: str) -> int:
+    """Bytes of a setting of memory."""
+    from docstore.storage.cache import parse_memory
+
+    try:
+        return parse_memory(text)
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def declare(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup,
     shown: str,
@@ -79,7 +89,7 @@ def declare(
 
 
 def add_store(parser: argparse.ArgumentParser, shape: str = "", *, read_only: bool = False) -> None:
-    """`--store PATH`, which may be the URL of a server; `--json` of an output, and `--read-only` to commands that read.
+    """`--store PATH`, which may be the URL of a server; `--memory`; `--json`; and `--read-only` to commands that read.
 
     Args:
         shape: of the output; "" if the command has no `--json`, or declares it elsewhere.
@@ -90,6 +100,13 @@ def add_store(parser: argparse.ArgumentParser, shape: str = "", *, read_only: bo
         "directory of the store, hbase://HOST:PORT/NAMESPACE, or http://HOST:PORT of a server "
         f"(default: ${STORE_VARIABLE}, else ./{DEFAULT_STORE})",
         default=os.environ.get(STORE_VARIABLE) or DEFAULT_STORE,
+    )
+    declare(
+        parser,
+        "--memory SIZE",
+        "that the store may hold, such as 2GB; mapped files do not count (default: 512MB, or 64MB with --read-only); a "
+        "server has its own",
+        memory,
     )
     if read_only:
         text = "change nothing in the store's directory (default if the directory is not writable)"

@@ -29,7 +29,14 @@ def open_named(
     Commands with an option `--read-only` open a store without write permission for reading; others fail.
     """
     read_only = getattr(args, "read_only", False)
-    store = open_or_attach(args.store, create=create, schema=schema, durability=durability, read_only=read_only)
+    store = open_or_attach(
+        args.store,
+        create=create,
+        schema=schema,
+        durability=durability,
+        read_only=read_only,
+        memory=getattr(args, "memory", None),
+    )
     if isinstance(store, DocumentStore):
         _warn(store)
     return store
@@ -60,7 +67,14 @@ def open_files(
     """
     refuse_server(args.store, why)
     read_only = getattr(args, "read_only", False)
-    store = open_store(args.store, create=create, schema=schema, durability=durability, read_only=read_only)
+    store = open_store(
+        args.store,
+        create=create,
+        schema=schema,
+        durability=durability,
+        read_only=read_only,
+        memory=getattr(args, "memory", None),
+    )
     _warn(store)
     return store
 

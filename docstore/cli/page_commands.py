@@ -13,7 +13,7 @@ from docstore.cli import arguments
 from docstore.cli.arguments import declare
 
 SNIPPET_LENGTH = 200
-ANNOTATORS = ("lang", "keyphrases", "entities", "links")
+ANNOTATORS = ("lang", "keyphrases", "entities", "links", "quality")
 FRONTIER_ORDERS = ("rank", "inlinks", "host")
 SHOWN_CHARACTERS = 100
 
@@ -253,6 +253,7 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(parser, "--crawl LABEL", "as --dedup, only of captures that the crawl of this label fetched")
     declare(parser, "--codecs", "size of records by column and codec, and the reason; reads all segments")
+    declare(parser, "--caches", "memory and hits of each cache since the store was opened: ask a running server")
     arguments.add_store(parser, "everything as one JSON object", read_only=True)
 
 
@@ -451,14 +452,16 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
 ANNOTATE_DESCRIPTION = """\
 Compute columns of stored captures and store them as notes: lang (language with
 score), keyphrases, entities (names of your lists), links (rank and in-links of
-pages, hub and authority, weight of the host), or an annotator from --python or
-an installed package.  Only captures without a note of the annotator's version
-are read; a killed run resumes.  Crawls and servers may run at the same time.
+pages, hub and authority, weight of the host), quality (figures by which data
+sets for language models choose texts), or an annotator from --python or an
+installed package.  Only captures without a note of the annotator's version are
+read; a killed run resumes.  Crawls and servers may run at the same time.
 `docstore get URL --column note:lang` shows a note.  Exit code 8 if an annotator
 failed on a page."""
 
 ANNOTATE_EXAMPLES = """\
 docstore annotate lang
+docstore annotate lang quality
 docstore annotate lang keyphrases links --json
 docstore annotate entities --list company=companies.txt --list city=cities.txt
 docstore annotate --python mymodule:sentiment

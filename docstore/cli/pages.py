@@ -283,10 +283,10 @@ def run_scan(args: argparse.Namespace) -> int:
         limit = args.limit if args.lang is None else None
         rows = store.cells.scan(qualifier_regex=args.qualifier_regex, limit=limit, spec=spec, **within)
         if args.lang is not None:
-            from docstore.archives import export
+            from docstore.archives.selection import in_language
 
-            in_language = export.in_language(store, args.lang, **within)
-            rows = islice((row for row in rows if in_language(row.row_key, None)), args.limit)
+            is_wanted = in_language(store, args.lang, **within)
+            rows = islice((row for row in rows if is_wanted(row.row_key, None)), args.limit)
         for row in rows:
             count += 1
             _print_row(args, row)

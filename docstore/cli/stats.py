@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 SHOWN_GROUPS = 20
+CACHE_HEADINGS = ("cache", "used", "limit", "entries", "asked", "hits")
 CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
 CODEC_REASONS = {
     "delta": "a similar value was found as its base",
@@ -56,11 +57,20 @@ def run_stats(args: argparse.Namespace) -> int:
         codecs = store.codec_stats() if args.codecs else {}
     if args.json:
         output.json_line(stats | {"codecs": codecs} if args.codecs else stats)
+    elif args.caches:
+        output.table(map(_cache_row, stats["caches"].items()), CACHE_HEADINGS, right=(1, 2, 3, 4, 5))
     elif args.codecs:
         output.table(map(_codec_row, codecs.items()), CODEC_HEADINGS, right=(2, 3, 4))
     else:
         output.table(lines(stats))
     return EXIT_OK
+
+
+def _cache_row(item: tuple[str, Mapping[str, int]]) -> tuple[str, ...]:
+    name, cache = item
+    asked = cache["hits"] + cache["misses"]
+    used, limit = output.size(cache["used_bytes"]), output.size(cache["limit_bytes"])
+    return name, used, limit, str(cache["entries"]), str(asked), output.share(cache["hits"], asked)
 
 
 def _codec_row(item: tuple[str, Mapping[str, int]]) -> tuple[str, ...]:
@@ -74,7 +84,7 @@ def lines(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Statistics as labelled lines: totals in a fixed order first, sizes with units, lists as their length."""
     shown = _totals(stats.get("totals", {}))
     for name, value in stats.items():
-        if name == "totals":
+        if name in ("totals", "caches"):
             continue
         if isinstance(value, Mapping):
             shown += [(f"{_label(name)} {inner}", _text(name, inner_value)) for inner, inner_value in value.items()]

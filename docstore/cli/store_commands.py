@@ -217,6 +217,7 @@ def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
 PARQUET = "parquet"
 
 
+QUALITY_PRESETS = ("c4", "gopher", "fineweb")
 LAYOUTS = ("full", "fineweb", "ccindex")
 """Of Parquet; the module that has them imports pyarrow."""
 
@@ -334,6 +335,7 @@ docstore export --collapse --status 200 --min-words 50 --dropped dropped.tsv --o
 docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may.warc.gz --json
 docstore export --format parquet --versions all --output all.parquet
 docstore export --format parquet --layout fineweb --verdict new --output text.parquet
+docstore export --format jsonl --quality fineweb --where 'lang.lang = en' --drop-repeated-lines > text.jsonl
 """
 
 
@@ -350,6 +352,22 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
     )
     declare(parser, "--min-words N", "only pages with at least so many words of text", default=0)
+    declare(
+        parser,
+        "--where CONDITION*",
+        "only captures whose notes fulfil it: NOTE.FIELD SIGN VALUE, such as 'quality.words >= 200'; may be repeated",
+    )
+    declare(
+        parser,
+        "--quality",
+        "only captures that the filters of this data set keep; needs `docstore annotate quality`",
+        QUALITY_PRESETS,
+    )
+    declare(
+        parser,
+        "--drop-repeated-lines",
+        "leave out of a text the lines that an exported page before it, of the same host, has",
+    )
     arguments.add_crawl(parser)
     arguments.add_times(parser)
     declare(

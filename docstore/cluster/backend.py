@@ -23,6 +23,7 @@ from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavail
 from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_BYTES, IDENTITY_ROW
 from docstore.model.types import Condition, Durability, Schema, SetCell
 from docstore.storage.bases import BaseRows
+from docstore.storage.cache import Memory
 from docstore.storage.engine import RunStorage
 from docstore.storage.files import read_only_error
 from docstore.storage.port import Backend, Closing, Committer, GroupWriter
@@ -69,6 +70,7 @@ class HBaseBackend:
         identity: bytes,
         band_secret: bytes,
         session: bytes,
+        memory: Memory,
         *,
         read_only: bool,
     ) -> None:
@@ -78,6 +80,7 @@ class HBaseBackend:
         self.values = values
         self._chunks = chunks
         self.base_rows = BaseRows(engine)
+        self.memory = memory
         self.schema = schema
         self.identity = identity
         self.band_secret = band_secret
@@ -165,6 +168,8 @@ class HBaseBackend:
             "format_version": FORMAT_VERSION,
             "totals": totals(self.engine),
             "regions": regions,
+            "memory_bytes": self.memory.limit_bytes,
+            "caches": self.memory.stats(),
             "lost": [],
             "unreadable": [value.asdict() for value in self.values.unreadable.listed()],
         }
@@ -259,13 +264,21 @@ class Layout:
     def _has_tables(self, client: Client) -> bool:
         return client.has_table(self._namespace, _META)
 
-    def open(self, *, create: bool, schema: Schema | None, read_only: bool | None = False) -> HBaseBackend:
+    def open(
+        self,
+        *,
+        create: bool,
+        schema: Schema | None,
+        read_only: bool | None = False,
+        memory: str | int | None = None,
+    ) -> HBaseBackend:
         """Open the store; with `create` make it first if there is none.
 
         Args:
             create: make it if there is none.
             schema: of a new store; if the store exists, its schema has to be the same.
             read_only: refuse writes.
+            memory: that it may hold; None for the default.
         Raises:
             StoreUnavailable: there is none, or no gateway answers.
             UnsupportedFormat: the store has another format version.
@@ -285,9 +298,10 @@ class Layout:
             if schema is not None and stored != schema:
                 raise InvalidArgument(f"the store was made with another schema: {stored}; open it without one")
             chunks = ChunkRows(client, self._namespace)
+            shares = Memory(memory, read_only=bool(read_only))
             # HBase splits regions itself: all small sites share the sample of one tablet.
             rows = DictionaryRows(engine, chunks)
-            dictionaries = SiteDictionaries(rows, rows.scope, lambda row_key: 0)
+            dictionaries = SiteDictionaries(rows, rows.scope, lambda row_key: 0, shares)
             return HBaseBackend(
                 self._address,
                 client,
@@ -298,6 +312,7 @@ class Layout:
                 _cell(engine, IDENTITY_ROW),
                 _cell(engine, BAND_SECRET_ROW) if stored.keyed_bands else b"",
                 session,
+                shares,
                 read_only=bool(read_only),
             )
         except BaseException:

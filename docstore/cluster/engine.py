@@ -406,7 +406,13 @@ class HBaseEngine:
         read = dict(zip(missing, qualifiers, strict=True))
         return [cached[row_key] if row_key in cached else read[row_key] for row_key in row_keys]
 
+    def value_at(self, table: str, row_key: bytes, family: str, qualifier: bytes, timestamp: int) -> bytes | None:
+        check_not_bare(table)
+        cells = self.read_row(table, row_key, ReadSpec((family,), qualifier, timestamp, timestamp + 1))
+        return next((cell.value for cell in cells if cell.qualifier == qualifier), None)
+
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+        """The rows that do not exist."""
         self._check(table)
         keys = list(row_keys)
         make = messages()

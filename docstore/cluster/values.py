@@ -38,7 +38,7 @@ from docstore.model.format import (
     RECORD_RELATED_BYTES,
     RECORD_VALUE,
 )
-from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import NewPage, StoredValues, value_name
 from docstore.storage.engine import Engine
 from docstore.storage.unreadable import UnreadableValues
@@ -155,7 +155,7 @@ class DictionaryRows:
     def __init__(self, engine: Engine, chunks: ChunkRows) -> None:
         self._engine = engine
         self._chunks = chunks
-        self._scopes: dict[bytes, list[Cell]] = {}
+        self._scopes: dict[bytes, bytes] = {}
         self._refreshed: float | None = None
 
     def sync(self) -> None:
@@ -183,8 +183,8 @@ class DictionaryRows:
             raise CorruptionError("not the dictionary of this name", path=where)
         return content
 
-    def scope(self, table: str, row_key: bytes) -> Sequence[Cell]:
-        """The row that names the dictionary of a site, from a cache that is read again every REFRESH_SECONDS.
+    def scope(self, row_key: bytes) -> bytes | None:
+        """The value of the row that names the dictionary of a site, from a cache that is read every REFRESH_SECONDS.
 
         It saves one call for each page of a site without a dictionary.  If another process has made one for the site in
         the meantime, this process makes a second one: that costs only bytes.
@@ -192,9 +192,9 @@ class DictionaryRows:
         now = time.monotonic()
         if self._refreshed is None or now - self._refreshed > REFRESH_SECONDS:
             self._refreshed = now
-            rows = self._engine.scan(table, DICTIONARY_ROW_PREFIX, DICTIONARY_ROW_PREFIX + b"\xff")
-            self._scopes = {row.row_key: row.cells for row in islice(rows, MAX_CACHED_SCOPES)}
-        return self._scopes.get(row_key, ())
+            rows = self._engine.scan("meta", DICTIONARY_ROW_PREFIX, DICTIONARY_ROW_PREFIX + b"\xff")
+            self._scopes = {row.row_key: row.cells[0].value for row in islice(rows, MAX_CACHED_SCOPES)}
+        return self._scopes.get(row_key)
 
 
 # --- values

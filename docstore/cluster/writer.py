@@ -149,7 +149,7 @@ class HBaseWriter:
         visits = [row_of(write, encoded.columns) for write in batch.writes if write.page.analysis is None]
         lost = self._committer.commit_group(plan, slots, visits)
         counts = Plan()
-        counts.counts = counts_of_writes(write for write in batch.writes if write.pointer not in lost)
+        counts.counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])
         self._committer.commit(counts)
         return lost
 

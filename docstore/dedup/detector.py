@@ -55,6 +55,7 @@ from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.sets import Keys
 from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
+from docstore.storage.cache import Memory
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Values
 from docstore.storage.table import Table
@@ -74,9 +75,8 @@ SKETCH_MARGIN = 0.1
 """Three standard deviations of a sketch's estimate: texts further below the bound are ruled out."""
 LIKELY_CONTAINED = 0.8
 """Least share of the smaller page that must be possible by the upper end of a sketch's error."""
-MAX_CACHED_SKETCHES = 32_768
-"""Sketches in the cache, some 13 MB: most candidates are recent pages of the same site, and most are ruled out."""
-SHINGLE_CACHE_BYTES = 32 << 20
+SKETCH_BYTES = 400
+"""Of a sketch in the cache: most candidates are recent pages of the same site, and most are ruled out."""
 MAX_TITLES = 4096
 """Live pages with the text of a page, whose titles are compared."""
 GONE_ROUNDS = 24
@@ -314,7 +314,14 @@ class Detector:
     """Gives verdicts from an index and rows.  Not thread-safe: one sequencer owns it."""
 
     def __init__(
-        self, index: HashIndex, kernel: Kernel, pages: StoredPages, thresholds: Thresholds, *, title_rule: bool
+        self,
+        index: HashIndex,
+        kernel: Kernel,
+        pages: StoredPages,
+        thresholds: Thresholds,
+        *,
+        title_rule: bool,
+        memory: Memory,
     ) -> None:
         self._index = index
         self._kernel = kernel
@@ -325,7 +332,7 @@ class Detector:
         self._unreadable: set[PagePointer] = set()
         """Candidates of the page that is judged that turned out unreadable; the next page tries them again."""
         bounds = (RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
-        self._texts = docstore_native.Texts(MAX_CACHED_SKETCHES, bounds, SHINGLE_CACHE_BYTES)
+        self._texts = docstore_native.Texts(memory.share("sketches") // SKETCH_BYTES, bounds, memory.share("shingles"))
 
     def _page(self, pointer: PagePointer) -> StoredPage | None:
         """The live version at a row and time; None if there is none, or it is known to be unreadable."""

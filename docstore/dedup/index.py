@@ -43,7 +43,7 @@ from docstore.model.format import (
 from docstore.model.pointers import PagePointer, body_head, normal_digest, text_number
 from docstore.model.sets import Keys, Numbers
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
-from docstore.storage.cache import LruCache
+from docstore.storage.cache import LruCache, Memory
 from docstore.storage.engine import Engine
 
 TABLE: Final = "postings"
@@ -69,10 +69,6 @@ MOST_POINTERS = 1024
 """Page pointers in the next reads: few, then more and more."""
 FEW_PAGES = 8
 """With fewer pages of a body or text, each query goes through all; with more, the result is cached."""
-MAX_CACHED_ROWS = 131_072
-"""Rows of texts and bodies in the cache, with their qualifiers (mostly one each): at most some 25 MB.  Most candidates
-are texts of recent pages."""
-
 MOST_LOOKS = LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST
 MAX_CACHED_GONE = 65_536
 """Cached numbers of texts without a live page."""
@@ -456,15 +452,15 @@ class HashIndex:
     Args:
         engine: has the postings.
         texts: the first step of a look-up.
-        caches: cache rows of texts and bodies; then `follow` must be called for each commit.
+        memory: a share to cache rows of texts and bodies; then `follow` must be called for each commit.
     """
 
-    def __init__(self, engine: Engine, texts: TextIndex, *, caches: bool = False) -> None:
+    def __init__(self, engine: Engine, texts: TextIndex, memory: Memory | None = None) -> None:
         self._engine = engine
         self._texts = texts
         self._rows: LruCache[bytes, CachedRow] | None = None
-        if caches:
-            self._rows = LruCache(MAX_CACHED_ROWS, lambda row: 1 + len(row[0]) + OLDEST_COST * len(row[1]))
+        if memory is not None:
+            self._rows = memory.cache("postings", lambda row: 200 + 100 * (len(row[0]) + OLDEST_COST * len(row[1])))
         """Committed rows, if cached."""
         self._absent: set[bytes] = set()
         """Rows that `prepare` found to be empty."""

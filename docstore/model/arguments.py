@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from docstore.model.errors import InvalidArgument
+from docstore.model.types import PutOptions
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -62,6 +63,8 @@ def checked(method: Callable[_P, _T]) -> Callable[_P, _T]:
         InvalidArgument: it names the argument, what it takes, and what it got.
     """
     kinds = {name: kind for name, kind in method.__annotations__.items() if name != "return"}
+    if kinds.get("options") == "Unpack[PutOptions]":
+        kinds |= {name: kind.__forward_arg__ for name, kind in PutOptions.__annotations__.items()}
     names = method.__code__.co_varnames[: method.__code__.co_argcount]
     accepted: defaultdict[str, set[type]] = defaultdict(set)
 

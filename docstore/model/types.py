@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from functools import wraps
 from operator import index
 from types import UnionType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
@@ -608,6 +608,24 @@ def checked_crawl(crawl: object) -> str:
     raise InvalidArgument(f"a crawl's label is printable text of 1 to {MAX_CRAWL_BYTES} bytes, not {crawl!r:.100}")
 
 
+class PutOptions(TypedDict, total=False):
+    """How pages are written: the options that `put_page`, `put_pages`, `submit_page` and `put_page_async` share.
+
+    Attributes:
+        policies: what to do per verdict, instead of the schema's, such as ``{"exact": "reject"}``; None: the schema's.
+        anchors: write the texts of the page's links into the `anchor` family of the linked pages.
+        links: give the result its `links`.
+        any_time: accept a time before 1990, or more than a day ahead of the clock.
+        keep_body: store the body (the default); False stores only text and fingerprints, if bodies are kept elsewhere.
+    """
+
+    policies: Policies | None
+    anchors: bool
+    links: bool
+    any_time: bool
+    keep_body: bool
+
+
 class WriteOptions(NamedTuple):
     """How a page is written.
 
@@ -624,6 +642,17 @@ class WriteOptions(NamedTuple):
     links: bool = False
     any_time: bool = False
     keep_body: bool = True
+
+    @classmethod
+    def of(cls, schema_policies: Iterable[tuple[VerdictKind, Policy]], **options: Unpack[PutOptions]) -> WriteOptions:
+        """The options of a call, with the policies of a schema if it has none.
+
+        Raises:
+            InvalidArgument: `policies` names no verdict or no policy.
+        """
+        flags: dict[str, Any] = dict(options)
+        policies = flags.pop("policies", None)
+        return cls(dict(schema_policies) if policies is None else checked_policies(policies), **flags)
 
 
 class PutResult(NamedTuple):

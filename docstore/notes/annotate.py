@@ -48,7 +48,7 @@ GROUP: Final = 256
 GROUP_BYTES: Final = 1 << 18
 """Bytes of notes after which a group is committed: a request to a server may have a megabyte."""
 LANG: Final = "lang"
-BUILT_IN: Final = (LANG, "keyphrases", "entities", "links")
+BUILT_IN: Final = (LANG, "keyphrases", "entities", "links", "quality")
 """Annotators of docstore."""
 ENTRY_POINTS: Final = "docstore.annotators"
 
@@ -225,9 +225,9 @@ def find_annotator(name: str, store: Store, lists: Mapping[str, Path]) -> Annota
         InvalidArgument: there is no such annotator, or it needs an extra or a list.
     """
     if name in BUILT_IN:
-        from docstore.notes import links, words  # which import this file
+        from docstore.notes import links, quality, words  # which import this file
 
-        makers = (words.language, words.keyphrases, words.entities, links.links)
+        makers = (words.language, words.keyphrases, words.entities, links.links, quality.quality)
         return dict(zip(BUILT_IN, makers, strict=True))[name](store, lists)
     installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in installed:

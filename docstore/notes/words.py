@@ -20,6 +20,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice, pairwise
 from math import log
 from pathlib import Path
@@ -118,15 +119,16 @@ def stop_words(store: Store) -> dict[str, frozenset[str]]:
             for lang in {"", _primary(noted_lang or document.newest.lang or "")}:
                 counts.setdefault(lang, Counter()).update(distinct)
                 sizes[lang] += 1
-    listed = _listed_stop_words()
+    listed = frozenset(word for word in listed_stop_words(LISTED_LANGUAGES) if not word.isascii())
     return {lang: _frequent(counts[lang], sizes[lang]) | listed for lang in counts}
 
 
-def _listed_stop_words() -> frozenset[str]:
-    """The listed stop words that are one word; the numbers and signs of the lists are left out."""
-    from stopwordsiso import stopwords  # reads lists of 57 languages
+@lru_cache(maxsize=64)
+def listed_stop_words(languages: tuple[str, ...]) -> frozenset[str]:
+    """The stop words of Stopwords ISO that are one word, without its numbers and signs; none of unknown languages."""
+    from stopwordsiso import has_lang, stopwords  # reads lists of 57 languages
 
-    split = (words(word) for word in stopwords(LISTED_LANGUAGES) if not word.isascii())
+    split = (words(word) for word in stopwords([lang for lang in languages if has_lang(lang)]))
     return frozenset(word[0] for word in split if len(word) == 1)
 
 

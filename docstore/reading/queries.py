@@ -59,7 +59,12 @@ class IndexQueries:
         analysis = self._kernel.analyse(body, content_type)
         pages = StoredPages(self._table, self._opened.values)
         detector = Detector(
-            self._index(), self._kernel, pages, self._thresholds, title_rule=self._opened.schema.title_rule
+            self._index(),
+            self._kernel,
+            pages,
+            self._thresholds,
+            title_rule=self._opened.schema.title_rule,
+            memory=self._opened.memory,
         )
         found: dict[PagePointer, Similar] = {}
         for pointer, kind in detector.equal(row_key, body, analysis, status=status):

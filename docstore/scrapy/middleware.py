@@ -23,11 +23,12 @@ it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 from urllib.parse import urlsplit
 
 from itemadapter import ItemAdapter
@@ -35,7 +36,9 @@ from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import DontCloseSpider, DropItem
 from scrapy.http import Response
-from scrapy.utils.asyncio import run_in_thread
+from scrapy.utils.asyncio import is_asyncio_available
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.threads import deferToThread
 from w3lib.url import safe_url_string
 
 from docstore.model import capture
@@ -46,6 +49,8 @@ from docstore.scrapy.links import MAX_SHAPES, LinkGate, Passed, State
 from docstore.scrapy.options import FollowDuplicates, acquire, options, release
 
 logger = logging.getLogger(__name__)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 NOT_MODIFIED = "docstore_not_modified"
 """Flag of a response from the cache that the site has just confirmed with a 304."""
@@ -192,8 +197,8 @@ class StoreMiddleware:
                 self._count(f"skipped/{page}")
                 if page != CACHED:
                     return PageResult()
-            await run_in_thread(self._put_redirects, self._waiting())
-            written = await run_in_thread(self._write, response, page)
+            await _run_in_thread(self._put_redirects, self._waiting())
+            written = await _run_in_thread(self._write, response, page)
         except Exception as error:  # no failure may lose the callback's links and items
             self._report(error, f"{response.url} is not stored")
             return PageResult()
@@ -280,7 +285,7 @@ class StoreMiddleware:
             host, slash, rest = shape.partition("/")
             cell = SetCell("anchor", f"links:{slash}{rest}".encode(), now_micros(), passed.change.value.encode())
             try:
-                await run_in_thread(self._store.cells.apply, _shapes_row(host), [cell])
+                await _run_in_thread(self._store.cells.apply, _shapes_row(host), [cell])
             except Exception as error:
                 self._report(error, f"cannot store that links of {shape} are {passed.change.value}")
         return passed.follow
@@ -288,7 +293,7 @@ class StoreMiddleware:
     async def _read_shapes(self, host: str) -> None:
         """Close the shapes that an earlier crawl of the host has closed."""
         try:
-            row = await run_in_thread(self._store.cells.read_row, _shapes_row(host), _SHAPES)
+            row = await _run_in_thread(self._store.cells.read_row, _shapes_row(host), _SHAPES)
         except Exception as error:
             self._report(error, f"cannot read which links of {host} are closed")
             return
@@ -418,7 +423,7 @@ class StorePipeline:
             body = body.encode()
             headers = headers or (("Content-Type", "text/html; charset=utf-8"),)
         try:
-            result = await run_in_thread(
+            result = await _run_in_thread(
                 self._store.put_page,
                 str(adapter["url"]),
                 body,
@@ -471,6 +476,13 @@ def put_into(item: Any, field: str, verdict: dict[str, Any]) -> None:
     adapter = ItemAdapter(item)
     if (isinstance(item, dict) or field in adapter.field_names()) and not adapter.get(field):
         adapter[field] = verdict
+
+
+async def _run_in_thread(function: Callable[_P, _T], *arguments: _P.args, **options: _P.kwargs) -> _T:
+    """Call a function in a thread, with or without asyncio (Scrapy has such a function of its own from 2.15 on)."""
+    if is_asyncio_available():
+        return await asyncio.to_thread(function, *arguments, **options)
+    return await maybe_deferred_to_future(deferToThread(function, *arguments, **options))
 
 
 def _shapes_row(netloc: str) -> str:

@@ -20,8 +20,6 @@ from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote
 
-import re2
-
 from docstore.model import keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import KeyRange
@@ -573,6 +571,8 @@ def compiled_expression(expression: str | bytes, memory_bytes: int = 1 << 18) ->
         raise InvalidArgument(
             f"regular expression of {len(expression)} characters; at most {_LONGEST_EXPRESSION} are read"
         )
+    import re2  # most queries have no expression
+
     options = re2.Options()
     options.log_errors = False
     options.max_mem = memory_bytes

@@ -27,7 +27,7 @@ from docstore.model.types import (
     Cell,
     Headers,
     Page,
-    Policies,
+    PutOptions,
     PutResult,
     ReadSpec,
     Schema,
@@ -71,7 +71,7 @@ from docstore.writing.stream import Stream
 if TYPE_CHECKING:  # types alone
     from pyarrow import RecordBatchReader
 
-    from docstore.archives.export import Selection
+    from docstore.archives.selection import Selection
     from docstore.storage.reports import LostCommits, LostVersion
 
 _T = TypeVar("_T")
@@ -238,19 +238,14 @@ class RemoteStore:
         headers: Headers | Mapping[str, str] = (),
         status: int = 200,
         fetched_at: Time | None = None,
-        policies: Policies | None = None,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
         crawl: str = "",
+        **options: Unpack[PutOptions],
     ) -> PutResult:
         """See `DocumentStore.put_page`."""
-        options = sent_options(policies, anchors, links, any_time, keep_body)
         page = page_of(url, body, headers, status, fetched_at, crawl)
         if (refused := refusal_of(page)) is not None:
             raise InvalidArgument(refused.error)
-        message = {"page": timed(page), **options}
+        message = {"page": timed(page), **sent_options(**options)}
         return self._session.ask(Call("POST", "/v1/page", PutResult, message=message, writes=True))
 
     def _write_group(self, pages: Sequence[Page], options: Mapping[str, object]) -> list[PutResult | Exception]:
@@ -289,39 +284,37 @@ class RemoteStore:
         headers: Headers | Mapping[str, str] = (),
         status: int = 200,
         fetched_at: Time | None = None,
-        policies: Policies | None = None,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
         crawl: str = "",
+        **options: Unpack[PutOptions],
     ) -> PutResult:
         """See `DocumentStore.put_page_async`; this one takes a thread."""
-        arguments = {name: value for name, value in locals().items() if name != "self"}
         import asyncio  # here: a command of the terminal does without
 
-        return await asyncio.to_thread(self.put_page, **arguments)
+        given: dict[str, Any] = {
+            "headers": headers,
+            "status": status,
+            "fetched_at": fetched_at,
+            "crawl": crawl,
+            **options,
+        }
+        return await asyncio.to_thread(self.put_page, url, body, **given)
 
     @checked
     def put_pages(
         self,
         pages: Iterable[Page | tuple[str, bytes]],
         *,
-        policies: Policies | None = None,
         threads: int = 2,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
+        **options: Unpack[PutOptions],
     ) -> Iterator[PutResult]:
         """See `DocumentStore.put_pages`; the server has threads of its own, whatever `threads` says."""
         self._session.connections.check_open()
         if threads < 1:
             raise InvalidArgument(f"threads must be at least 1, not {threads}")
-        options = sent_options(policies, anchors, links, any_time, keep_body)
+        sent = sent_options(**options)
         stream: Stream[Page, Page] = Stream(
             lambda batch: batch.copy,
-            lambda group: self._write_group(group, options),
+            lambda group: self._write_group(group, sent),
             self._session.connections.check_open,
         )
         return stream.answers(map(as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 from docstore.model import keys
 from docstore.model.capture import STORED_REFUSED
@@ -21,16 +21,16 @@ from docstore.model.types import (
     Mutation,
     Note,
     Page,
-    Policies,
     Position,
     Previous,
+    PutOptions,
     PutResult,
     ReadSpec,
     Time,
     Verdict,
     VerdictKind,
+    WriteOptions,
     checked_families,
-    checked_policies,
     checked_spec,
     micros,
     refusal_of_fields,
@@ -285,13 +285,15 @@ ROOM_BYTES = 4096
 """Of a request, for what is not pages."""
 
 
-def sent_options(
-    policies: Policies | None, anchors: bool, links: bool, any_time: bool, keep_body: bool
-) -> dict[str, object]:
-    """How pages are written, as fields of a message; without policies the server takes its schema's."""
-    checked = {} if policies is None else checked_policies(policies)
-    chosen = None if policies is None else {str(kind): str(policy) for kind, policy in checked.items()}
-    return {"policies": chosen, "anchors": anchors, "links": links, "any_time": any_time, "keep_body": keep_body}
+def sent_options(**options: Unpack[PutOptions]) -> dict[str, object]:
+    """How pages are written, as fields of a message; without policies the server takes its schema's.
+
+    Raises:
+        InvalidArgument: `policies` names no verdict or no policy.
+    """
+    chosen = WriteOptions.of((), **options)
+    sent = {str(kind): str(policy) for kind, policy in chosen.policies.items()}
+    return {**chosen._asdict(), "policies": None if options.get("policies") is None else sent}
 
 
 def as_page(given: Page | tuple[str, bytes]) -> Page:

@@ -26,6 +26,7 @@ from docstore.model.types import (
     Increment,
     Note,
     Page,
+    PutOptions,
     PutResult,
     ReadSpec,
     Schema,
@@ -63,7 +64,7 @@ from docstore.serving.request import (
     check_role,
     failure,
 )
-from docstore.serving.service import PutOptions, Service
+from docstore.serving.service import Service
 from docstore.serving.wire import JSON, to_json
 from docstore.version import __version__
 

@@ -17,14 +17,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypedDict, TypeVar, Unpack
+from typing import Any, Final, TypeVar, Unpack
 from weakref import WeakSet
 
 from docstore.model import keys
 from docstore.model.capture import BODY, MAIN, STORED_KNOWN, STORED_REFUSED
 from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StorageError
 from docstore.model.plain import plain
-from docstore.model.types import Page, PutResult, micros
+from docstore.model.types import Page, PutOptions, PutResult, micros
 from docstore.reading.documents import Document, DocumentReader, TakesLong
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
@@ -62,16 +62,6 @@ WRITERS = 16
 """Threads that wait for commits; each has a group of pages in its hands."""
 
 _T = TypeVar("_T")
-
-
-class PutOptions(TypedDict, total=False):
-    """Options of a write; see `DocumentStore.put_pages`."""
-
-    policies: dict[str, str] | None
-    anchors: bool
-    links: bool
-    any_time: bool
-    keep_body: bool
 
 
 class Service:

@@ -43,7 +43,7 @@ from docstore.model.errors import (
     UnsupportedFormat,
 )
 from docstore.model.plain import NAMED, TIMES, asdict, plain
-from docstore.model.types import Append, DeleteCells, DeleteFamily, DeleteRow, Increment, SetCell, micros
+from docstore.model.types import Append, DeleteCells, DeleteFamily, DeleteRow, Increment, Policies, SetCell, micros
 
 _T = TypeVar("_T")
 _Read = Callable[[Any, str], Any]
@@ -342,6 +342,10 @@ def _enum_reader(kind: type[enum.Enum]) -> _Read:
     return read_enum
 
 
+_SENT_AS: Final = {Policies | None: dict[str, str] | None}
+"""Types of options that callers may give in several forms, of which one travels."""
+
+
 def fields_of(kind: Any) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
     """The fields of a record, or the keyword parameters of a function.
 
@@ -365,11 +369,9 @@ def fields_of(kind: Any) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
             if parameter.default is not parameter.empty:
                 defaults[name] = parameter.default
         elif parameter.kind is parameter.VAR_KEYWORD:  # annotated with Unpack[a TypedDict]
-            return (
-                types_of | typing.get_type_hints(typing.get_args(hints[name])[0]),
-                {*types_of} - {*defaults},
-                defaults,
-            )
+            options = typing.get_type_hints(typing.get_args(hints[name])[0])
+            sent = {option: _SENT_AS.get(taken, taken) for option, taken in options.items()}
+            return types_of | sent, {*types_of} - {*defaults}, defaults
     return types_of, {*types_of} - {*defaults}, defaults
 
 

@@ -178,12 +178,7 @@ class BaseRows:
         return self._row(name) if found is None else found
 
     def _row(self, name: bytes) -> bytes | None:
-        cells = self._engine.read_row(TABLE, name)
-        return cells[0].value if cells else None
-
-    def value_of_likely_absent(self, name: bytes) -> bytes | None:
-        """As `cell_value`, but faster if there is no such base."""
-        return None if self._engine.absent_rows(TABLE, [name]) else self.cell_value(name)
+        return self._engine.value_at(TABLE, name, BASE_FAMILY, b"", 0)
 
     def scan(self) -> Iterator[tuple[bytes, bytes]]:
         """Names and cell values of all bases."""

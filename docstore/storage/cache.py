@@ -1,28 +1,136 @@
-"""The only cache class: LRU, bounded by the cost of its values."""
+"""The only cache class, LRU, bounded by the cost of its values; and what an open store may hold in memory.
+
+One number, `docstore.open(memory="512 MB")`, bounds the memory of a store: each cache takes its share of it (`SHARES`).
+The rest is for code, pages in flight, and what LevelDB keeps of its open tables.  Mapped files do not count.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from docstore.model.errors import InvalidArgument
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
+MB = 1_000_000
+DEFAULT_BYTES = 512 * MB, 64 * MB
+"""Of a store that may be written, and of one that is open for reading only; and so below."""
+FIXED_BYTES = 64 * MB, 16 * MB
+"""Of code, and of pages in flight, however much the caches may hold."""
+LEAST_BYTES = 96 * MB, 32 * MB
+SHARES: dict[str, tuple[float, float]] = {
+    "blocks": (56, 14),
+    "memtable": (32, 0),
+    "prepared dictionaries": (64, 0),
+    "contents of dictionaries": (8, 0),
+    "samples": (24, 0),
+    "dictionaries": (56, 20),
+    "decoded bases": (12, 6),
+    "refs of bases": (8, 2),
+    "bases": (26, 0),
+    "rows of bases": (6, 0),
+    "pages": (20, 0),
+    "postings": (24, 0),
+    "sketches": (12, 2),
+    "shingles": (20, 4),
+    "siblings": (16, 0),
+}
+"""MB of each cache with the default."""
+_UNITS = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+ENTRY_BYTES = 250
+"""Of one entry of a cache, roughly, next to its value: key, places in the table and in the order."""
+
+
+def parse_memory(text: str | int) -> int:
+    """Bytes of a setting of memory, such as "512 MB"; a KB is 1000 bytes.
+
+    Raises:
+        InvalidArgument: it is no size.
+    """
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(text).strip())
+    unit = _UNITS.get(matched[2].upper()) if matched else None
+    if not matched or not unit:
+        raise InvalidArgument(f"memory is a size such as 512MB or 2GB, not {text!r:.100}")
+    return round(float(matched[1]) * unit)
+
+
+class Memory:
+    """What an open store may hold in memory, divided among its caches.
+
+    Args:
+        limit: of all: bytes, or text such as "512 MB"; None for the default of a writer or reader.
+        read_only: the store is open for reading only.
+    Attributes:
+        limit_bytes: of all.
+        caches: those that were made, by name of their share.
+    """
+
+    def __init__(self, limit: str | int | None = None, *, read_only: bool = False) -> None:
+        self.limit_bytes = DEFAULT_BYTES[read_only] if limit is None else parse_memory(limit)
+        if self.limit_bytes < LEAST_BYTES[read_only]:
+            raise InvalidArgument(
+                f"memory is at least {LEAST_BYTES[0] // MB}MB, or {LEAST_BYTES[1] // MB}MB of a store that is open for "
+                f"reading only, not {self.limit_bytes} bytes"
+            )
+        self.caches: dict[str, LruCache[Any, Any]] = {}
+        self._read_only = read_only
+
+    def share(self, name: str) -> int:
+        """Bytes of one share."""
+        default_bytes, fixed_bytes = DEFAULT_BYTES[self._read_only], FIXED_BYTES[self._read_only]
+        part = (self.limit_bytes - fixed_bytes) / (default_bytes - fixed_bytes)
+        return int(SHARES[name][self._read_only] * MB * part)
+
+    def cache(self, name: str, cost: Callable[[Any], int], *, holds: bool = True) -> LruCache[Any, Any]:
+        """A cache that is bounded by a share.
+
+        Args:
+            name: of the share.
+            cost: memory of a value in bytes, without that of its entry.
+            holds: False for one that never holds anything.
+        """
+        made: LruCache[Any, Any] = LruCache(self.share(name) if holds else 0, cost, ENTRY_BYTES)
+        self.caches[name] = made
+        return made
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """Of each cache its bound, bytes in use, entries, and look-ups that found a value or none."""
+        return {
+            name: {
+                "limit_bytes": self.share(name),
+                "used_bytes": cache.used,
+                "entries": len(cache),
+                "hits": cache.hits,
+                "misses": cache.misses,
+            }
+            for name, cache in self.caches.items()
+        }
+
+
 class LruCache(Generic[K, V]):
     """Values by key; the least recently used is evicted first.  Thread-safe.
+
+    Attributes:
+        used: cost of all values.
+        hits, misses: of `get`; threads may lose some.
 
     Args:
         capacity: of all values together, in the unit of `cost`; a value that costs more is not cached.
         cost: of a value; None for 1 each, then `capacity` is their number.
+        entry_cost: of each entry, next to its value.
     """
 
-    def __init__(self, capacity: int, cost: Callable[[V], int] | None = None) -> None:
+    def __init__(self, capacity: int, cost: Callable[[V], int] | None = None, entry_cost: int = 0) -> None:
         self._capacity = capacity
         self._cost = cost
-        self._used = 0
+        self._entry_cost = entry_cost
+        self.used = self.hits = self.misses = 0
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._lock = Lock()
 
@@ -40,7 +148,9 @@ class LruCache(Generic[K, V]):
         """The value of a key, which becomes the most recently used; None if it is not cached."""
         cached = self._values.get(key)  # without the lock, which takes as long: each of the two steps is atomic
         if cached is None:
+            self.misses += 1
             return None
+        self.hits += 1
         try:  # noqa: SIM105 half of the time of `suppress`
             self._values.move_to_end(key)
         except KeyError:
@@ -49,27 +159,27 @@ class LruCache(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Cache a value in place of the key's last one; it becomes the most recently used."""
-        cost = 1 if self._cost is None else self._cost(value)
+        cost = 1 if self._cost is None else self._cost(value) + self._entry_cost
         with self._lock:
             old = self._values.pop(key, None)
             if old is not None:
-                self._used -= old[1]
+                self.used -= old[1]
             if cost > self._capacity:
                 return
             self._values[key] = value, cost
-            self._used += cost
-            while self._used > self._capacity:
-                self._used -= self._values.popitem(last=False)[1][1]
+            self.used += cost
+            while self.used > self._capacity:
+                self.used -= self._values.popitem(last=False)[1][1]
 
     def drop(self, key: K) -> None:
         """Remove a key, if it is cached."""
         with self._lock:
             old = self._values.pop(key, None)
             if old is not None:
-                self._used -= old[1]
+                self.used -= old[1]
 
     def clear(self) -> None:
         """Remove all keys."""
         with self._lock:
             self._values.clear()
-            self._used = 0
+            self.used = 0

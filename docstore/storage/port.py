@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 
 from docstore.model.types import Durability, Mutation, Policy, PutResult, RowMutations, Schema, VerdictKind
 from docstore.storage.bases import BaseRows, NewPage, StoredValues
+from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.reports import (
     BackupReport,
@@ -185,6 +186,7 @@ class Backend(Protocol):
         schema: of the store.
         engine: rows of cells.
         base_rows: bases of deltas.
+        memory: what it may hold in memory.
         band_secret: key of the bins of bands; b"" for none.
         runs: where an index may keep sorted runs; None if postings are rows.
         index: of texts by their keys; None if they are not open: reading does not open them.  Closed with the
@@ -196,6 +198,7 @@ class Backend(Protocol):
     schema: Schema
     engine: Engine
     base_rows: BaseRows
+    memory: Memory
     band_secret: bytes
     runs: RunStorage | None
     index: Closing | None

@@ -156,9 +156,8 @@ class Table:
         """The capture record at a time, whether or not a policy hides it; None if the time is free."""
         if timestamp in pending:
             return pending[timestamp]
-        spec = ReadSpec((CAPTURE_FAMILY,), since=timestamp, until=timestamp + 1)
-        cells = self._engine.read_row(self._name, row_key, spec)
-        return capture_of(cells[0]) if cells else None
+        value = self._engine.value_at(self._name, row_key, CAPTURE_FAMILY, b"", timestamp)
+        return None if value is None else decode_capture(timestamp, value)
 
     def records(
         self, row_key: bytes, start: int = 0, end: int | None = None, pending: Pending = NONE_PENDING
@@ -214,14 +213,15 @@ class Table:
         self, row_key: bytes, end: int | None = None, pending: Pending = NONE_PENDING
     ) -> LiveCapture | None:
         """The newest live page of a row, before a time if one is given; a visit shows the page that it confirms."""
-        if end is None and not pending:  # the most frequent read
+        if not pending:  # the most frequent read
             cell = self.newest_record(row_key)
             if cell is None:
                 return None
-            record = decode_capture(cell.timestamp, cell.value)
-            if record.kind == CAPTURE_STORED and not self.ages_captures:
-                return stored_capture(record)
-        elif not (self.collects_captures or self.collects_bodies):
+            if (end is None or cell.timestamp < end) and not self.ages_captures:
+                record = decode_capture(cell.timestamp, cell.value)
+                if record.kind == CAPTURE_STORED:
+                    return stored_capture(record)
+        if end is not None and not (self.collects_captures or self.collects_bodies):
             newest = next(self.records(row_key, 0, end, pending), None)
             if newest is None or newest.kind == CAPTURE_STORED:
                 return None if newest is None else stored_capture(newest)
@@ -417,10 +417,6 @@ class Table:
             return self._engine.newest(self._name, row_key, family, qualifier)
         spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
         return next((cell for cell in self.read_row(row_key, spec) if cell.qualifier == qualifier), None)
-
-    def absent_rows(self, row_keys: Iterable[bytes]) -> set[bytes]:
-        """The rows that do not exist; cheap.  A row whose cells were all deleted may be missing in the answer."""
-        return self._engine.absent_rows(self._name, row_keys)
 
     def scan(self, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING) -> Iterator[ScannedRow]:
         """Rows with ``start <= row key < end`` that have a kept cell of the spec, in row-key order."""

@@ -30,15 +30,13 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.storage.bases import Base, value_name
-from docstore.storage.cache import LruCache
+from docstore.storage.cache import LruCache, Memory
 from docstore.tablets.record import Record
 
 LEVEL = 3
 """Of zstd, at which values are written."""
 PACK_LEVEL = 6
 """Of dictionary files: one of 600 KB takes 4 ms."""
-DECODING_BYTES = 128 << 20
-"""Dictionaries held for reading, shared by all threads: those of 235 sites of manuals are 93 MB."""
 _CONTENT_SIZE_BITS = 0xE0
 """Of a frame's first byte: content size present, or a single segment, which implies it."""
 
@@ -137,15 +135,24 @@ class ValueCodec:
         level: of zstd, in `choose`.
         tries: bases that `choose` tries for a value at most; None for all that are offered.
         small: a delta below one part in so many is taken at once in `choose`; 0 takes that of `DELTA_COST`.
+        memory: a share for dictionaries that are held for reading, by all threads.
         compares: `choose` tries all bases, at `LEVEL`, and takes the best one at `level`; else the first small delta.
     """
 
-    def __init__(self, level: int = LEVEL, *, tries: int | None = None, small: int = 0, compares: bool = False) -> None:
+    def __init__(
+        self,
+        level: int = LEVEL,
+        *,
+        tries: int | None = None,
+        small: int = 0,
+        compares: bool = False,
+        memory: Memory | None = None,
+    ) -> None:
         self._level = level
         self._tries = tries
         self._small = small
         self._compares = compares
-        self.dictionaries: LruCache[bytes, bytes] = LruCache(DECODING_BYTES, len)
+        self.dictionaries: LruCache[bytes, bytes] = (memory or Memory()).cache("dictionaries", len)
 
     def choose(
         self,

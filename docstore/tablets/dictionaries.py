@@ -7,7 +7,7 @@ pieces follow as the site grows (`STAGES`).  A tablet's dictionary serves the si
 values compress much worse than before, because other sites came, it is sampled again.
 
 A record names its dictionary, so dictionaries are never changed, and their files are durable before any record that
-needs them.  PREPARED_BYTES of them are cached in prepared form.  Preparing one costs as much as writing several pages.
+needs them.  A share of memory holds prepared ones.  Preparing one costs as much as writing several pages.
 So each written page earns a part of that cost (`PAGES_A_LOAD`), and a page whose dictionary is neither cached nor paid
 for uses its tablet's, or none.  This bounds the cost if pages of many sites alternate.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -35,9 +35,9 @@ from docstore.model.format import (
     MANIFEST_FAMILY,
     MANIFEST_QUALIFIER,
 )
-from docstore.model.types import Cell, DeleteRow, ReadSpec, RowMutations, SetCell
+from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import value_name
-from docstore.storage.cache import LruCache
+from docstore.storage.cache import LruCache, Memory
 from docstore.storage.engine import Engine, Plan
 from docstore.storage.files import Files
 from docstore.storage.unreadable import UnreadableValues
@@ -45,15 +45,8 @@ from docstore.tablets.codec import PACK_LEVEL, Dictionary, pack, unpack
 from docstore.tablets.manifest import Tablet
 
 PIECE_BYTES = 1024
-PREPARED_BYTES = 96 << 20
-"""Memory of prepared dictionaries.  With its tables each takes 1.6 to 3 times its content, so these are about 60 of the
-largest, or 250 first dictionaries of sites."""
-MAX_CACHED_CONTENT_BYTES = 16 << 20
-"""Contents of dictionaries: those that were just written, and are prepared next."""
 LOADS_IN_STOCK = 64
 """So many dictionaries may be prepared at once before pages must earn more."""
-SAMPLES_BYTES = 48 << 20
-"""Samples of all scopes.  The least recently used scope is evicted with its sample."""
 MAX_CACHED_SCOPES = 256
 """Scopes with their samples.  If pages of more sites alternate, few sites get a dictionary, and their pages use the
 tablet's.  With 1,024, 6,000 pages of 300 alternating hosts took 12% more bytes."""
@@ -85,13 +78,16 @@ class DictionaryFiles:
         files: the file system.
         folder: of the dictionaries.
         lower: dictionaries that can be read too.
+        memory: a share for contents that were just written, and are prepared next.
     """
 
-    def __init__(self, files: Files, folder: Path, lower: DictionaryFiles | None = None) -> None:
+    def __init__(
+        self, files: Files, folder: Path, lower: DictionaryFiles | None = None, memory: Memory | None = None
+    ) -> None:
         self._files = files
         self._folder = folder
         self._lower = lower
-        self._contents: LruCache[bytes, bytes] = LruCache(MAX_CACHED_CONTENT_BYTES, len)
+        self._contents: LruCache[bytes, bytes] = (memory or Memory()).cache("contents of dictionaries", len)
         self._unsynced = False
         self._lock = Lock()
         """Held while files are named and synced: the writer and compaction each wait for all names."""
@@ -334,23 +330,33 @@ class SiteDictionaries:
 
     Args:
         files: the dictionaries, by checksum.
-        read_row: reads a row of a table; the row of a scope names its dictionary.
+        row_of_scope: gives the value of the row of a scope, which names its dictionary; None if there is no row.
         tablet_of: gives the number of the tablet of a row key.
+        memory: shares for prepared dictionaries, and for samples: the scope used longest ago is evicted with its own.
     Attributes:
         unreadable: dictionaries that cannot be read; their scopes make new ones.
     """
 
     def __init__(
-        self, files: Contents, read_row: Callable[[str, bytes], Sequence[Cell]], tablet_of: Callable[[bytes], int]
+        self,
+        files: Contents,
+        row_of_scope: Callable[[bytes], bytes | None],
+        tablet_of: Callable[[bytes], int],
+        memory: Memory | None = None,
     ) -> None:
+        memory = memory or Memory()
         self.unreadable = UnreadableValues()
         self._files = files
-        self._read_row = read_row
+        self._row_of_scope = row_of_scope
         self._tablet_of = tablet_of
         self._scopes: OrderedDict[bytes, _Scope] = OrderedDict()
         self._sample_bytes = 0
         self._changed: dict[bytes, bytes] = {}
-        self._prepared: LruCache[bytes, Dictionary] = LruCache(PREPARED_BYTES, lambda prepared: prepared.memory_bytes)
+        self._prepared: LruCache[bytes, Dictionary] = memory.cache(
+            "prepared dictionaries", lambda prepared: prepared.memory_bytes
+        )
+        """With its tables each takes 1.6 to 3 times its content."""
+        self._most_sample_bytes = memory.share("samples")
         self._earned = LOADS_IN_STOCK * PAGES_A_LOAD
         self._site_name = self._site_start = b""
         """The last site, and what all its row keys begin with: most values are of the site of the one before."""
@@ -464,18 +470,16 @@ class SiteDictionaries:
         if scope is not None:
             self._scopes.move_to_end(name)
             return scope
-        stored = self._read_row("meta", DICTIONARY_ROW_PREFIX + name)
-        if stored:
-            stage, checksum = stored[0].value[0], stored[0].value[1:]
-            scope = _Scope(checksum, stage)
-        else:
-            scope = _Scope(b"", 0)
+        stored = self._row_of_scope(DICTIONARY_ROW_PREFIX + name)
+        scope = _Scope(stored[1:], stored[0]) if stored else _Scope(b"", 0)
         self._scopes[name] = scope
         self._evict()
         return scope
 
     def _evict(self) -> None:
-        while len(self._scopes) > MAX_CACHED_SCOPES or (self._sample_bytes > SAMPLES_BYTES and len(self._scopes) > 1):
+        while len(self._scopes) > MAX_CACHED_SCOPES or (
+            self._sample_bytes > self._most_sample_bytes and len(self._scopes) > 1
+        ):
             _, scope = self._scopes.popitem(last=False)
             self._sample_bytes -= scope.sample_bytes
             self._site_scopes = {}
@@ -496,7 +500,7 @@ class SiteDictionaries:
                 self._next_stage(name, scope, sample)
             finally:
                 self._sample_bytes += scope.sample_bytes - before
-        if self._sample_bytes > SAMPLES_BYTES:
+        if self._sample_bytes > self._most_sample_bytes:
             self._evict()
 
     def _next_stage(self, name: bytes, scope: _Scope, sample: Sample) -> None:
@@ -533,6 +537,11 @@ class SiteDictionaries:
         return dictionary
 
 
+def row_of_scope(engine: Engine, row_key: bytes) -> bytes | None:
+    """The value of the row of a scope."""
+    return engine.value_at("meta", row_key, MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0)
+
+
 def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, bytes]) -> Plan:
     """The plan that sets a tablet's dictionaries, and removes those of its sites."""
     prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
@@ -551,8 +560,8 @@ def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, b
 def tablet_dictionaries(engine: Engine, tablet: Tablet) -> dict[Column, bytes]:
     """The checksums of a tablet's dictionaries, by column."""
     prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
-    cells = {column: engine.read_row("meta", prefix + _COLUMN_NAMES[column]) for column in COLUMNS}
-    return {column: stored[0].value[1:] for column, stored in cells.items() if stored}
+    rows = {column: row_of_scope(engine, prefix + _COLUMN_NAMES[column]) for column in COLUMNS}
+    return {column: stored[1:] for column, stored in rows.items() if stored}
 
 
 def checksums_in_use(engine: Engine) -> Iterator[bytes]:

@@ -9,8 +9,9 @@ removed when it is closed; the lower store stays open.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from heapq import merge
 from itertools import groupby, islice
 from pathlib import Path
@@ -26,13 +27,14 @@ from docstore.model.format import (
 )
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
+from docstore.storage.cache import LEAST_BYTES, Memory
 from docstore.storage.engine import EVERYTHING, Engine, RunStorage, ScannedRow
 from docstore.storage.files import Files
 from docstore.storage.port import Backend
 from docstore.storage.reports import CompactionReport, Problem
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
-from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
+from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries, row_of_scope
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Manifest
@@ -77,9 +79,10 @@ class OverlayEngine:
             sorted({*upper, *lower})[:limit] if upper else lower for upper, lower in zip(uppers, lowers, strict=True)
         ]
 
-    def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+    def value_at(self, table: str, row_key: bytes, family: str, qualifier: bytes, timestamp: int) -> bytes | None:
         """See `Engine`."""
-        return self._lower.absent_rows(table, self._upper.absent_rows(table, row_keys))
+        upper = self._upper.value_at(table, row_key, family, qualifier, timestamp)
+        return self._lower.value_at(table, row_key, family, qualifier, timestamp) if upper is None else upper
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
@@ -205,22 +208,24 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     """Open a temporary overlay over an open store."""
     folder = tempfile.TemporaryDirectory(prefix="docstore-dry-run-")
     path = Path(folder.name)
-    upper = LevelDBEngine(path / ENGINE_DIRECTORY, create=True)
+    memory = Memory(max(LEAST_BYTES[0], lower.memory.limit_bytes // 2))
+    upper = LevelDBEngine(path / ENGINE_DIRECTORY, create=True, memory=memory)
     for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
         lower.files.make_folder(path / name)
     engine = OverlayEngine(lower.engine, upper)
     bodies = OverlayBodies(lower.files, path / SEGMENT_DIRECTORY, lower.bodies)
     base_rows = BaseRows(engine)
     manifest = Manifest.load(engine)
-    dictionary_files = DictionaryFiles(lower.files, path / DICTIONARY_DIRECTORY, lower.dictionaries)
-    dictionaries = SiteDictionaries(dictionary_files, engine.read_row, manifest.tablet_number)
+    dictionary_files = DictionaryFiles(lower.files, path / DICTIONARY_DIRECTORY, lower.dictionaries, memory)
+    dictionaries = SiteDictionaries(dictionary_files, partial(row_of_scope, engine), manifest.tablet_number, memory)
     replaced = {
         "engine": engine,
+        "memory": memory,
         "bodies": bodies,
         "base_rows": base_rows,
         "manifest": manifest,
         "dictionaries": dictionary_files,
-        "values": LocalValues(bodies, ValueCodec(), dictionaries, base_rows.cell_value),
+        "values": LocalValues(bodies, ValueCodec(memory=memory), dictionaries, base_rows.cell_value, memory),
         "scratch": None,
         "reserve": Reserve(lower.files, path / RESERVE_FILE),
         "runs": lower.runs and RunStorage(upper, path / INDEX_DIRECTORY, lower.files),

@@ -51,6 +51,7 @@ from docstore.model.format import (
 from docstore.model.plain import asdict
 from docstore.model.types import Durability, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows
+from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, RunStorage
 from docstore.storage.files import (
     PRIVATE,
@@ -66,7 +67,7 @@ from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, d
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer
-from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
+from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries, row_of_scope
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.leftovers import list_set_aside
 from docstore.tablets.losses import (
@@ -113,6 +114,7 @@ class LocalBackend:
         scratch: for a store that is open for reading only, the folder with copies of files that LevelDB and the index
             would change; removed at close.
         reserve: disk space for work that frees space on a full disk.
+        memory: what it may hold in memory.
         set_aside: files in the folder `set-aside`, with records that no row names.
         unfinished: files there with records of commits that may never have been made.
         missing: synced bytes of segments that are not there; then the store is open for reading only.
@@ -137,6 +139,7 @@ class LocalBackend:
     runs: RunStorage | None
     scratch: Path | None
     reserve: Reserve
+    memory: Memory
     missing: tuple[LostRange, ...] = ()
     index: port.Closing | None = None
     lower: Backend | None = None
@@ -279,7 +282,7 @@ class LocalBackend:
         """See `Backend`."""
         if self.scratch is None:
             self.reserve.make()
-            self.engine.log_limit_bytes = self.reserve.log_limit_bytes
+            self.engine.log_limit_bytes = min(self.reserve.log_limit_bytes, self.memory.share("memtable") // 2)
 
     def _keep_room(self) -> int:
         self.make_reserve()
@@ -312,6 +315,8 @@ class LocalBackend:
             ],
             "directory_bytes": self.files.tree_bytes(self.path),
             "reserve_bytes": self.reserve.length_bytes(),
+            "memory_bytes": self.memory.limit_bytes,
+            "caches": self.memory.stats(),
             "lost": [asdict(lost) for lost in self.lost],
             "unreadable": [value.asdict() for value in self.values.unreadable.listed()],
             "lost_commits": sum(lost.last - lost.first + 1 for lost in self.lost_commits),
@@ -344,7 +349,13 @@ class Layout:
         return read_holder(self._path / LOCK_FILE)
 
     def open(
-        self, *, create: bool, schema: Schema | None, read_only: bool | None = False, accept_loss: bool = False
+        self,
+        *,
+        create: bool,
+        schema: Schema | None,
+        read_only: bool | None = False,
+        accept_loss: bool = False,
+        memory: str | int | None = None,
     ) -> LocalBackend:
         """Open the store.
 
@@ -353,6 +364,7 @@ class Layout:
             schema: for a new store; an existing one must have the same.
             read_only: change nothing in its folder; None: only if it cannot be written to.
             accept_loss: drop what needs synced bytes of segments that are not there.
+            memory: that it may hold; None for the default.
         Raises:
             StoreUnavailable: there is none, or another process holds it.
             UnsupportedFormat: written by a newer docstore.
@@ -373,6 +385,7 @@ class Layout:
         if read_only is None:
             read_only = not is_new and self._cannot_be_written()
         files = Files(read_only=self._path) if read_only else self._files
+        shares = Memory(memory, read_only=bool(read_only))
         files.make_folder(self._path, PRIVATE)
         with ExitStack() as undo:
             lock = StoreLock(self._path / LOCK_FILE, __version__)
@@ -390,7 +403,7 @@ class Layout:
                 engine_folder, index = scratch / ENGINE_DIRECTORY, scratch / INDEX_DIRECTORY
             reserve = Reserve(files, self._path / RESERVE_FILE)
             try:
-                engine = reserve.spend(lambda: _open_engine(engine_folder, is_new=is_new))
+                engine = reserve.spend(lambda: _open_engine(engine_folder, shares, is_new=is_new))
             except StorageError as error:
                 if error.errno in FULL_DISK:
                     lacking_bytes = reserve.lacking_bytes()
@@ -423,9 +436,11 @@ class Layout:
             base_rows = BaseRows(engine)
             folder = self._path / DICTIONARY_DIRECTORY
             files.make_folder(folder)
-            dictionary_files = DictionaryFiles(files, folder)
-            dictionaries = SiteDictionaries(dictionary_files, engine.read_row, manifest.tablet_number)
-            values = LocalValues(bodies, ValueCodec(), dictionaries, base_rows.stored_value)
+            dictionary_files = DictionaryFiles(files, folder, memory=shares)
+            dictionaries = SiteDictionaries(
+                dictionary_files, partial(row_of_scope, engine), manifest.tablet_number, shares
+            )
+            values = LocalValues(bodies, ValueCodec(memory=shares), dictionaries, base_rows.stored_value, shares)
             reserve.take_back()
             if is_new:  # last, so that a crash during creation leaves no store
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
@@ -451,6 +466,7 @@ class Layout:
             RunStorage(engine, index, files),
             scratch,
             reserve,
+            shares,
             missing,
         )
 
@@ -536,15 +552,15 @@ class Layout:
         return made
 
 
-def _open_engine(folder: Path, *, is_new: bool) -> LevelDBEngine:
+def _open_engine(folder: Path, memory: Memory, *, is_new: bool) -> LevelDBEngine:
     """Open LevelDB, or make it, also where a power loss stopped that before LevelDB had synced its manifest."""
     try:
-        return LevelDBEngine(folder, create=is_new)
+        return LevelDBEngine(folder, create=is_new, memory=memory)
     except CorruptionError:
         if not is_new or any(folder.glob("*.ldb")):
             raise
     _remove_tree(folder)
-    return LevelDBEngine(folder, create=True)
+    return LevelDBEngine(folder, create=True, memory=memory)
 
 
 def _remove_tree(folder: Path) -> None:

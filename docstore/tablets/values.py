@@ -22,7 +22,7 @@ from docstore.model.format import (
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Relative, StoredValues, value_name
-from docstore.storage.cache import LruCache
+from docstore.storage.cache import LruCache, Memory
 from docstore.storage.values import (
     INLINE_TAG,
     READ_AHEAD_BYTES,
@@ -42,13 +42,6 @@ from docstore.tablets.codec import (
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record, body_ref, decode_ref, delete_column, delete_family, delete_row, encode_ref
 from docstore.tablets.segment import ValueLog
-
-MAX_CACHED_BASE_ROWS = 50_000
-"""Cell values of bases, about 8 MB: saves a look-up for each read of a delta.  Segment numbers are never reused, so a
-stale ref is missing, and never another value."""
-MAX_CACHED_BASES_BYTES = 16 << 20
-"""LRU cache of decoded bases.  Versions of a page are deltas against one base, results of a search against few."""
-
 
 _PageValue = tuple[NewPage, NewValue, bool]
 """A value of a page, and whether it is a sample for dictionaries already."""
@@ -76,13 +69,17 @@ class LocalValues:
         codec: ValueCodec,
         dictionaries: SiteDictionaries,
         base_value: Callable[[bytes], bytes | None],
+        memory: Memory | None = None,
     ) -> None:
+        memory = memory or Memory()
         self.records = bodies
         self._codec = codec
         self.dictionaries = dictionaries
         self._base_value = base_value
-        self._cell_values: dict[bytes, bytes] = {}
-        self._cached_bases: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASES_BYTES, len)
+        self._cell_values: LruCache[bytes, bytes] = memory.cache("refs of bases", len)
+        """Segment numbers are never reused, so a stale ref is missing, and never another value."""
+        self._cached_bases: LruCache[bytes, bytes] = memory.cache("decoded bases", len)
+        """Versions of a page are deltas against one base, results of a search against few."""
         self._last: tuple[tuple[int, ...], bytes] = ((), b"")
         """Place and bytes of the value decoded last: after a body its text is read, which may be a delta of it."""
         self._load = dictionaries.load
@@ -295,11 +292,11 @@ class LocalValues:
     def _bases(self, wanted: set[bytes]) -> dict[bytes, bytes]:
         """Bases that are read together, up to READ_AHEAD_BYTES; others are read when they are needed."""
         known = self._cell_values
-        for cached in (known, {}):  # compaction may have moved a base: look again without the cache
+        for is_again in (False, True):  # compaction may have moved a base: look again without the cache
             chosen: dict[bytes, bytes] = {}
             room_bytes = READ_AHEAD_BYTES
             for name in wanted:
-                cell_value = cached.get(name) or self._base_value(name)
+                cell_value = (None if is_again else known.get(name)) or self._base_value(name)
                 if cell_value is not None and raw_bytes_of(cell_value) <= room_bytes:
                     room_bytes -= raw_bytes_of(cell_value)
                     chosen[name] = cell_value
@@ -307,8 +304,8 @@ class LocalValues:
                 found = dict(zip(chosen, self.fetch_many(list(chosen.values())) if chosen else (), strict=True))
             except CorruptionError:
                 continue
-            if len(known) + len(chosen) < MAX_CACHED_BASE_ROWS:
-                known.update(chosen)
+            for name, cell_value in chosen.items():
+                known.put(name, cell_value)
             return found
         return {}
 
@@ -423,15 +420,13 @@ class LocalValues:
             try:
                 return self.fetch(cached)
             except CorruptionError:
-                known.pop(name, None)  # compaction may have moved the base: look again
+                known.drop(name)  # compaction may have moved the base: look again
 
         def fetch(cell_value: bytes | None) -> bytes:
             if cell_value is None:
                 raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no row")
             raw = self.fetch(cell_value)
-            if len(known) >= MAX_CACHED_BASE_ROWS:
-                known.clear()
-            known[name] = cell_value
+            known.put(name, cell_value)
             return raw
 
         return through_moves(lambda: self._base_value(name), fetch)

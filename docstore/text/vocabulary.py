@@ -4,7 +4,8 @@ A `Vocabulary` gives the paths of entries in a document of its roots, and for th
 title, text and so on, best first.  A *path* is names joined by ``/``, from the root or the entry; ``@name`` at its end
 is an attribute.  An element with an attribute `rel` is named ``link[alternate]``; one with ``isPermaLink="false"`` is
 ``guid[false]``.  ``line[AUTHOR=]`` at the end of a path is an element ``line`` with the text ``AUTHOR=value``; its
-value is what follows the sign.
+value is what follows the sign.  ``field[name=author]`` at the end is an element ``field`` whose attribute `name` is
+``author``; it goes before ``field``.
 
 Names without prefix are of the root's own namespace.  Other names have the prefix of `NAMESPACES` or of the vocabulary,
 whatever the document's prefix is; in a namespace that is not there they have the document's prefix.  A prefix that a
@@ -373,11 +374,13 @@ class _Reading:
             self._entries.append(self._entry)
         item, table = (self._entry, self._tables[1]) if self._entry else (self._page, self._tables[0])
         path = "/".join(self._path[item.depth :])
+        self._wanted = table.get(path) if path else None
         for key, value in attributes.items():
-            wanted = table.get(f"{path}@{self._name(key)}")
+            name = self._name(key)
+            wanted = table.get(f"{path}@{name}")
             if wanted is not None:
                 self._take(wanted, value, is_html=False)
-        self._wanted = table.get(path) if path else None
+            self._wanted = table.get(f"{path}[{name}={value.strip()}]", self._wanted)
         if self._wanted is not None:
             self._field_depth, self._pieces, self._is_tagged = self._depth, [], False
             kind = attributes.get("type", "").strip().lower()

@@ -33,7 +33,7 @@ from docstore.model.types import Mutation, Previous, RowMutations, SetCell, Verd
 from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
 from docstore.storage.bases import TABLE as BASES
-from docstore.storage.cache import LruCache
+from docstore.storage.cache import LruCache, Memory
 from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture
 from docstore.storage.port import Backend, Values
 from docstore.storage.table import NONE_PENDING, TIMESTAMP_STEP_MICROS, Pending, Table
@@ -52,7 +52,6 @@ class Batch:
     """Pages that are judged and not committed.
 
     Attributes:
-        absent: rows that did not exist when the batch began.
         writes: pages and visits that get a record, in input order.
         rows: the last of `writes` by row key and time.
         pages: what verdicts on later pages need of them.
@@ -61,8 +60,7 @@ class Batch:
         body_bytes: length of all bodies.
     """
 
-    def __init__(self, absent: set[bytes]) -> None:
-        self.absent = absent
+    def __init__(self) -> None:
         self.writes: list[Write] = []
         self.rows: dict[bytes, dict[int, Write]] = {}
         self.pages: dict[PagePointer, StoredPage] = {}
@@ -90,14 +88,10 @@ class Batch:
         return len(self.writes) >= GROUP_PAGES or self.body_bytes >= GROUP_BYTES or self.anchor_count >= BATCH_ANCHORS
 
 
-ROWS_BYTES = 24 << 20
-"""Some 16,000 pages: nearly every candidate is one of the last pages of the same site."""
-ROW_BYTES = 600
+ROW_BYTES = 1600
 """Memory of a cached page without its cell values, roughly."""
-MAX_CACHED_BASE_ROWS = 16_384
-"""About 2 MB: most pages of a template are deltas against the same base."""
-BASES_BYTES = 48 << 20
-"""Of cached bodies and texts: most pages resemble recent ones."""
+BASE_ROW_BYTES = 128
+"""Memory of a cached row of a base.  Most pages of a template are deltas against the same base."""
 
 
 class Bases:
@@ -106,15 +100,16 @@ class Bases:
     Args:
         values: reads values.
         rows: of bases.
+        memory: shares for rows of bases, and for bodies and texts: most pages resemble recent ones.
         caches: cache these rows too; then `follow` must be told of each commit.
     """
 
-    def __init__(self, values: Values, rows: BaseRows, *, caches: bool) -> None:
+    def __init__(self, values: Values, rows: BaseRows, memory: Memory, *, caches: bool) -> None:
         self._values = values
         self._stored = rows
-        self._rows: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASE_ROWS if caches else 0)
+        self._rows: LruCache[bytes, bytes] = memory.cache("rows of bases", lambda row: BASE_ROW_BYTES, holds=caches)
         """Cell value of a base by name; b"" if there was no such row when the value was read."""
-        self._bases: LruCache[bytes, Base] = LruCache(BASES_BYTES, lambda base: len(base.raw))
+        self._bases: LruCache[bytes, Base] = memory.cache("bases", lambda base: len(base.raw))
         """By the cell value of a body or text: the base to use for a similar page.  `_rows` has the row of each, unless
         this object stored the value itself."""
         self._new: dict[bytes, bytes] = {}
@@ -155,7 +150,7 @@ class Bases:
         """Cell value of a base; b"" if it has no row yet."""
         cell_value = self._rows.get(name)
         if cell_value is None:
-            cell_value = self._stored.value_of_likely_absent(name) or b""
+            cell_value = self._stored.cell_value(name) or b""
             self._rows.put(name, cell_value)
         return cell_value
 
@@ -290,6 +285,7 @@ class View(StoredPages):
         kernel: that pages are analysed with.
         index, detector, bases: over this view.
         now: gives the time.
+        memory: of the store.
 
     Args:
         opened: the backend.
@@ -301,19 +297,23 @@ class View(StoredPages):
     def __init__(self, opened: Backend, table: Table, now: Callable[[], int], *, caches: bool) -> None:
         super().__init__(table, opened.values)
         self.now = now
+        self.memory = opened.memory
         self.kernel = kernel_of(opened)
-        self.index = HashIndex(opened.engine, open_texts(opened, table), caches=caches)
-        self.bases = Bases(opened.values, opened.base_rows, caches=caches)
+        self.index = HashIndex(opened.engine, open_texts(opened, table), opened.memory if caches else None)
+        self.bases = Bases(opened.values, opened.base_rows, opened.memory, caches=caches)
         schema = opened.schema
-        self.detector = Detector(self.index, self.kernel, self, Thresholds.of(schema), title_rule=schema.title_rule)
-        self.batch = Batch(set())
+        thresholds = Thresholds.of(schema)
+        self.detector = Detector(
+            self.index, self.kernel, self, thresholds, title_rule=schema.title_rule, memory=opened.memory
+        )
+        self.batch = Batch()
         self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
         self._caches = caches
-        self._is_alone = opened.engine.caps.single_writer
         self._collects = table.collects_captures or table.collects_bodies
-        cached_bytes = ROWS_BYTES if caches and not table.ages_captures else 0
-        self._rows: LruCache[bytes, dict[int, StoredPage]] = LruCache(
-            cached_bytes, lambda row: sum([ROW_BYTES + sum(map(len, page.columns.values())) for page in row.values()])
+        self._rows: LruCache[bytes, dict[int, StoredPage]] = opened.memory.cache(
+            "pages",
+            lambda row: sum([ROW_BYTES + sum(map(len, page.columns.values())) for page in row.values()]),
+            holds=caches and not table.ages_captures,
         )
         """Committed pages of recent rows, by time.  Filled only under the commit lock, so that no commit comes between
         a read and its fill."""
@@ -393,15 +393,11 @@ class View(StoredPages):
     def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
         """The capture record of a row at a time, hidden by a policy or not: a write at that time replaces it."""
         pending = self.batch.records(row_key)
-        if not pending and row_key in self.batch.absent:
-            return None
         return self._table.record(row_key, timestamp, pending)
 
     def newest_before(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
         """The newest live page of a row before a time."""
         pending = self.batch.records(row_key)
-        if not pending and row_key in self.batch.absent:
-            return None
         return self._table.newest_capture(row_key, timestamp, pending)
 
     def next_time(self, row_key: bytes, timestamp: int, checksum: bytes) -> int:
@@ -451,10 +447,8 @@ class View(StoredPages):
         Args:
             pages: that will be judged; what their verdicts read first is read together.
         """
-        row_keys = [page.row_key for page in pages if not page.error]
-        absent = self._table.absent_rows(row_keys) if self._is_alone else set()
         self.index.prepare(page.analysis for page in pages if page.analysis is not None)
-        self.batch = Batch(absent)
+        self.batch = Batch()
 
     def add(self, write: Write) -> None:
         """Add a page to the batch: later pages see its record, and are judged against it if it stores its text."""
@@ -494,7 +488,7 @@ class View(StoredPages):
             columns: cell values of each record, as they were written.
             bases: the base to use for a value that resembles one of the batch, by its cell value.
         """
-        batch, self.batch = self.batch, Batch(set())
+        batch, self.batch = self.batch, Batch()
         if not self._caches or self._collects:  # a policy may hide a late capture as soon as it is written
             return
         for cell_value, base in bases.items():
@@ -505,7 +499,7 @@ class View(StoredPages):
 
     def drop(self) -> None:
         """Drop the batch, whose commit failed, or whose outcome is not known."""
-        self.batch = Batch(set())
+        self.batch = Batch()
         self._times = None
         self.index.clear()
 
@@ -519,13 +513,11 @@ class View(StoredPages):
         """After a commit: update the caches by key; see `Committer.followers`."""
         self.index.follow(rows, known)
         self.bases.follow(rows, known)
-        absent = self.batch.absent
         for table, row_key, mutations in rows:
             if table != PAGES:
                 continue
             if CAPTURE_FAMILY not in {getattr(one, "family", CAPTURE_FAMILY) for one in mutations}:
                 continue  # a delete of the whole row names no family
-            absent.discard(row_key)
             if row_key in self._rows:
                 self._rows.drop(row_key)
             if self._times is not None:
@@ -536,7 +528,7 @@ COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMA
 """Reasons that make a verdict less sure; the other reasons say why there is no verdict."""
 
 
-def counts_of_writes(writes: Iterable[Write]) -> Counter[str]:
+def counts_of_writes(writes: Sequence[Write]) -> Counter[str]:
     """What pages and visits of a batch add to the totals of a store."""
     pages = [(write.verdict, len(write.page.page.body)) for write in writes if write.page.analysis is not None]
     return counts_of(pages, sum(write.page.analysis is None for write in writes))

@@ -17,7 +17,7 @@ from docstore.model.format import CAPTURE_STORED, INLINE_LIMIT_BYTES, SCHEME_BLA
 from docstore.model.pointers import PagePointer
 from docstore.model.types import RowMutations, VerdictKind
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Relative, value_name
-from docstore.storage.cache import LruCache
+from docstore.storage.cache import LruCache, Memory
 from docstore.storage.port import Values
 from docstore.storage.values import INLINE_TAG
 from docstore.storage.writes import Write
@@ -48,7 +48,7 @@ class Encoder:
         self._values = values
         self._view = view
         self._bases = view.bases
-        self._siblings = Siblings()
+        self._siblings = Siblings(view.memory)
 
     def encode(self, writes: Sequence[Write]) -> Encoded:
         """Append the values of pages and visits.
@@ -168,15 +168,16 @@ class Encoder:
         return base if base is not None and self._bases.is_usable(base.name, base.cell_value) else None
 
 
-MAX_CACHED_KEYS = 65_536
-"""Some 20 MB; the oldest goes first.  After a restart the map fills again: compaction finds what was missed."""
-
-
 class Siblings:
-    """The newest page of each key without its versions.  Not thread-safe: the sequencer owns it."""
+    """The newest page of each key without its versions.  Not thread-safe: the sequencer owns it.
 
-    def __init__(self) -> None:
-        self._newest: LruCache[bytes, PagePointer] = LruCache(MAX_CACHED_KEYS)
+    The oldest goes first.  After a restart the map fills again: compaction finds what was missed.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._newest: LruCache[bytes, PagePointer] = memory.cache(
+            "siblings", lambda pointer: 150 + len(pointer.row_key)
+        )
 
     def meet(self, key: bytes, pointer: PagePointer) -> PagePointer | None:
         """The page that came last under a key of `version_less`, if its row is another; this one is next."""

@@ -248,7 +248,7 @@ class RowImporter:
 
     def _base_value(self, name: bytes) -> bytes | None:
         if name not in self._base_values:
-            self._base_values[name] = self._base_rows.value_of_likely_absent(name)
+            self._base_values[name] = self._base_rows.cell_value(name)
         return self._base_values[name]
 
     def _make_base(self, name: bytes, cell_value: bytes, plan: Plan) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import docstore
-from docstore.archives.export import Selection, WarcExport, export
+from docstore.archives.export import WarcExport, export
 from docstore.archives.ingest import IngestOptions, ingest
+from docstore.archives.selection import Selection
 from docstore.archives.wacz import CdxjIndex, WaczExport
 from tests.archive_case import CAPTURES, write_warc
 from tests.clients.conftest import Archive, Environment, fetch, free_port, running

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import docstore
-from docstore.archives.export import Selection, WarcExport, export
+from docstore.archives.export import WarcExport, export
 from docstore.archives.ingest import ingest
+from docstore.archives.selection import Selection
 from docstore.archives.wacz import CdxjIndex, WaczExport
 from tests.clients.conftest import ROOT, Environment
 

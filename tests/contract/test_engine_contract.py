@@ -10,8 +10,8 @@ import pytest
 from counts import share
 from engine_rows import NONE, ROW, mutate, post, put
 
-from docstore.model.errors import StoreUnavailable
-from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.format import CAPTURE_FAMILY, TIMESTAMP_MAX
 from docstore.model.types import (
     Cell,
     DeleteCells,
@@ -480,26 +480,47 @@ def test_a_closed_engine_says_so_and_closes_again(engine: Engine) -> None:
             call()
 
 
-# --- which rows are not there ---
+# --- one cell, and the newest capture ---
 
 
-@pytest.mark.parametrize("table", ["pages", "postings"])
-def test_absent_rows_are_told_from_those_that_hold_something(engine: Engine, table: str) -> None:
-    present = [b"a", b"a\x00", b"b\x00\x01c", b"\xff"]
-    for row_key in present:
-        if table == "postings":
-            post(engine, row_key, b"q")
-        else:
-            put(engine, row_key, ("page", b"body", 5000, b"v"))
-    absent = {b"", b"a\x00\x00", b"aa", b"b", b"b\x00", b"\xff\xff", b"zz"}
-    assert engine.absent_rows(table, [*absent, *present]) == absent
-    assert engine.absent_rows(table, []) == set()
+def test_the_value_of_a_cell_is_asked_for_by_its_place(engine: Engine) -> None:
+    put(engine, ROW, ("page", b"body", 5000, b"v"), ("page", b"bod", 5000, b"w"), ("page", b"body", 6000, b""))
+    for family, qualifier, timestamp, value in (
+        ("page", b"body", 5000, b"v"),
+        ("page", b"bod", 5000, b"w"),
+        ("page", b"body", 6000, b""),
+        ("page", b"body", 5001, None),
+        ("page", b"bo", 5000, None),
+        ("pag", b"body", 5000, None),
+    ):
+        assert engine.value_at("pages", ROW, family, qualifier, timestamp) == value
+    assert engine.value_at("pages", ROW + b"x", "page", b"body", 5000) is None
+    assert engine.value_at("meta", ROW, "page", b"body", 5000) is None
+    with pytest.raises(InvalidArgument):
+        engine.value_at("postings", ROW, "p", b"", 0)
 
 
-def test_a_row_is_never_absent_while_it_has_a_cell(engine: Engine) -> None:
-    put(engine, ROW, ("page", b"body", 5000, b"v"), ("page", b"body", 6000, b"w"))
-    mutate(engine, ROW, DeleteCells("page", b"body", 5000, 5001))
-    assert engine.absent_rows("pages", [ROW]) == set()
-    mutate(engine, ROW, DeleteRow())
-    put(engine, ROW, ("page", b"body", 5000, b"v"))
-    assert engine.absent_rows("pages", [ROW]) == set()
+@pytest.mark.parametrize("seed", range(4))
+def test_the_newest_capture_is_that_of_all_puts_and_deletes(engine: Engine, seed: int) -> None:
+    chance, model = random.Random(seed), dict[bytes, dict[int, bytes]]()
+    for step in range(150):
+        row_key = chance.choice([b"a", b"a\x00", b"b"])
+        row, mutations = model.setdefault(row_key, {}), []
+        for _ in range(chance.randrange(1, 4)):
+            kind, first = chance.randrange(9), chance.randrange(12)
+            if kind < 6:
+                row[first] = b"%d" % step
+                mutations.append(SetCell(CAPTURE_FAMILY, b"", first, row[first]))
+            elif kind == 6:
+                mutations.append(DeleteCells(CAPTURE_FAMILY, b"", first, first + 3))
+                row = model[row_key] = {at: value for at, value in row.items() if not first <= at < first + 3}
+            else:
+                mutations.append(DeleteRow() if kind == 7 else DeleteFamily(CAPTURE_FAMILY))
+                row = model[row_key] = {}
+        mutate(engine, row_key, *mutations)
+        for each, held in model.items():
+            newest = engine.newest("pages", each, CAPTURE_FAMILY, b"")
+            assert newest == (Cell(CAPTURE_FAMILY, b"", max(held), held[max(held)]) if held else None)
+            assert [cell.timestamp for cell in engine.read_row("pages", each)] == sorted(held, reverse=True)
+    rows = [(row.row_key, [cell.timestamp for cell in row.cells]) for row in engine.scan("pages")]
+    assert rows == [(each, sorted(held, reverse=True)) for each, held in sorted(model.items()) if held]

@@ -288,6 +288,7 @@ def test_a_visit_gives_validators(store: Any) -> None:
 def test_redirects_and_variants_are_followed(store: Any) -> None:
     store.put_page("http://go.example/old", status=301, headers=(("Location", "/new"),), fetched_at=AT)
     store.put_page("http://go.example/new", body("go"), fetched_at=AT)
+    assert store.get("http://go.example/old").status == 301
     followed = store.get("http://go.example/old", follow_redirects=True)
     assert (followed.url, followed.via) == ("http://go.example/new", ("http://go.example/old",))
     assert store.get("https://www.go.example/new", variants=True).url == "http://go.example/new"

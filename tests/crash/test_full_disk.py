@@ -246,7 +246,7 @@ def fill_and_kill(path: Path, noise_bytes: int) -> int:
 
 @pytest.mark.parametrize("ending", ["open", "killed"])
 @pytest.mark.parametrize(
-    ("disk_bytes", "noise_bytes"), [(24 << 20, 12_000), pytest.param(160 << 20, 40_000, marks=pytest.mark.slow)]
+    ("disk_bytes", "noise_bytes"), [(12 << 20, 12_000), pytest.param(160 << 20, 40_000, marks=pytest.mark.slow)]
 )
 def test_a_disk_that_the_store_has_filled_while_open(
     tmp_path: Path, disk_bytes: int, noise_bytes: int, ending: str
@@ -279,9 +279,9 @@ def test_a_disk_that_the_store_has_filled_while_open(
 
 def test_a_disk_that_others_have_filled_is_left_so_that_the_store_can_be_opened(tmp_path: Path) -> None:
     """With the reserve alone some hundred pages can be deleted; then the rest is kept for recovery."""
-    with mounted(tmp_path / "disk", "size=24m") as disk:
+    with mounted(tmp_path / "disk", "size=12m") as disk:
         store = docstore.open(disk / "s", create=True)
-        written = load(store, (filler(number, 600) for number in count()))
+        written = load(store, (filler(number, 4000) for number in count()))
         fill(disk)
         deleted = 0
         with pytest.raises(StorageError, match="needed to open the store again"):
@@ -399,9 +399,10 @@ def test_pages_can_be_deleted_and_the_store_compacted(
         assert store.get("https://a.example/1") is None
 
 
-def noise(number: int) -> Page:
+def noise(number: int, noise_bytes: int = 9000) -> Page:
     """A page that compresses badly."""
-    return Page(f"https://a.example/{number}", b"<p>" + random.Random(number).randbytes(9000).hex().encode(), 200, HTML)
+    body = b"<p>" + random.Random(number).randbytes(noise_bytes).hex().encode()
+    return Page(f"https://a.example/{number}", body, 200, HTML)
 
 
 @pytest.fixture
@@ -416,7 +417,7 @@ def test_compactions_that_fail_leave_room_to_open_and_to_delete(roomy_disk: Path
     written = 0
     with docstore.open(path, create=True) as store, pytest.raises(StorageError) as full:
         while True:
-            list(store.put_pages([noise(number) for number in range(written, written + 20)]))
+            list(store.put_pages([noise(number, 30_000) for number in range(written, written + 20)]))
             written += 20
     assert full.value.errno == errno.ENOSPC
     if others_take_the_rest:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from cli_case import Terminal
+from faulty_files import SimulatedCrash
 from pages import changed, page, words
+from stores import contents
 
 import docstore
-from docstore import VerdictKind
-from docstore.reports.check import check
+from docstore import Page, Policy, VerdictKind
+from docstore.model.types import Durability, RowMutations
+from docstore.reports.check import ACKNOWLEDGE, check
 from docstore.storage.bases import value_name
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
+from docstore.tablets import layout
+from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.record import decode_ref
 
 HTML = (("content-type", "text/html"),)
@@ -186,3 +192,50 @@ def test_the_terminal_warns_until_the_loss_is_acknowledged(tmp_path: Path, capsy
     assert "1 loss acknowledged" in answer.err
     assert terminal("check").code == 0
     assert terminal("get", "https://a.example/first").err == ""
+
+
+def lost_of(store: DocumentStore) -> list[tuple[object, ...]]:
+    return [(lost.url, lost.timestamp, lost.columns) for lost in store.lost]
+
+
+class TornEngine(LevelDBEngine):
+    """Applies the rows of a plan one by one, and stops behind so many."""
+
+    left = 10**6
+
+    def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
+        for row in rows:
+            if not TornEngine.left:
+                raise SimulatedCrash("stopped")
+            TornEngine.left -= 1
+            super().mutate_rows([row], Durability.NONE)
+
+
+def test_an_open_that_drops_what_is_lost_is_stopped_behind_every_third_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refer = dict.fromkeys((VerdictKind.EXACT, VerdictKind.NEAR), Policy.REFERENCE)
+    with docstore.open(tmp_path / "s", create=True, durability="flush") as store:
+        pages = [(f"https://a.example/{n}", page(changed(words(n % 6, 300), n, n // 6))) for n in range(12)]
+        pages += [(f"https://b.example/{n}", pages[n % 6][1]) for n in range(12)]  # by reference
+        list(store.put_pages((Page(*one, 200, HTML, T0) for one in pages), policies=refer, threads=1))
+        path = copied(tmp_path)
+    lose_from(path, max((path / "segments").glob("*.seg")).stat().st_size // 2)
+    shutil.copytree(path, tmp_path / "whole")
+    with docstore.open(tmp_path / "whole", durability="flush") as store:
+        expected = lost_of(store), contents(store)
+        assert len(store.lost) > 3
+    monkeypatch.setattr(layout, "LevelDBEngine", TornEngine)
+    for stop_at in range(0, 1000, 3):
+        shutil.copytree(path, tmp_path / "torn")
+        TornEngine.left = stop_at
+        try:
+            layout.Layout(tmp_path / "torn").open(create=False, schema=None).close()
+            break
+        except SimulatedCrash:
+            TornEngine.left = 10**6
+        with docstore.open(tmp_path / "torn", durability="flush") as store:
+            assert (lost_of(store), contents(store)) == expected, stop_at
+            assert {one.remedy.split("; ")[-1] for one in check(store.opened)} == {ACKNOWLEDGE}, stop_at
+        shutil.rmtree(tmp_path / "torn")
+    assert stop_at > 6

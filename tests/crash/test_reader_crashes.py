@@ -24,7 +24,7 @@ from docstore.reports.check import check
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process that is no child: Linux")
 
-PAGES = 2000
+PAGES = 800
 """Enough for several groups, although a pipe is read in pieces of 256 KB."""
 PATIENCE_SECONDS = 500
 """A test that waits longer hangs."""
@@ -103,7 +103,7 @@ def running(folder: Path) -> Iterator[Running]:
         reader = int(writer.stdout.readline())
         with pipe.open("wb") as stream:
             for number in range(PAGES):
-                body = page(words(number, 120))
+                body = page(words(number, 300))
                 stream.write(gzip.compress(record(message(body), f"http://h.example/{number}")))
             stream.flush()
             yield Running(writer, reader)
@@ -127,15 +127,6 @@ def test_a_reader_whose_writer_is_killed_ends(tmp_path: Path) -> None:
         os.kill(both.writer.pid, signal.SIGKILL)
         assert both.reader_ends()
         both.rest()
-    assert_sound(tmp_path, both.counted)
-
-
-def test_a_writer_whose_reader_is_killed_says_so(tmp_path: Path) -> None:
-    with running(tmp_path) as both:
-        os.kill(both.reader, signal.SIGKILL)
-        assert "SIGKILL" in both.rest()
-        assert both.reader_ends()
-    assert both.writer.returncode == 6
     assert_sound(tmp_path, both.counted)
 
 

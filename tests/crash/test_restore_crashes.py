@@ -67,20 +67,6 @@ def test_a_restore_goes_on_after_a_failure_at_each_write(tmp_path: Path) -> None
         restore(backup, tmp_path / "s")
 
 
-def test_a_restore_that_is_stopped_at_its_last_step_is_complete(tmp_path: Path) -> None:
-    class Kept(Files):
-        def unlink(self, path: Path) -> None:
-            if path.name == "RESTORING":
-                raise StorageError(errno.EIO, "no")
-            super().unlink(path)
-
-    backup = backed_up(tmp_path, "backup", 0)
-    with pytest.raises(StorageError):
-        restore(backup, tmp_path / "s", Kept())
-    restore(backup, tmp_path / "s")
-    assert_is(tmp_path / "s", 0)
-
-
 def test_a_restore_of_another_backup_begins_anew(tmp_path: Path) -> None:
     first, second = backed_up(tmp_path, "first", 0), backed_up(tmp_path, "second", 100)
     with pytest.raises(StorageError):

@@ -31,6 +31,7 @@ from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.reindex import reindex
+from docstore.tablets.backup import restore
 from tests.model.store_model import (
     DAY,
     GC,
@@ -127,11 +128,18 @@ class Run:
             self.store = self._open(self.folder / str(self.stores))
         elif what == "copy":
             self.stores += 1
-            target = self._open(self.folder / str(self.stores))
-            copy_into(self.store, target)
-            self.store.close()
+            path = self.folder / str(self.stores)
+            if self.stores % 2:
+                target = self._open(path)
+                copy_into(self.store, target)
+                self.store.close()
+                self.model.compact()
+            else:
+                self.store.backup(self.folder / f"{self.stores} backup")
+                self.store.close()
+                restore(self.folder / f"{self.stores} backup", path)
+                target = self._open(path)
             self.store = target
-            self.model.compact()
         rejected = {
             (self.model.urls[key], one.at)
             for key in self.model.rows
@@ -141,6 +149,11 @@ class Run:
         self._same("rejected", {(url, at) for url, at, _ in self.store.rejected()}, rejected)
         problems = [f"{problem.where}: {problem.what}" for problem in check(self.store.opened)]
         self._same(f"check after {what}", problems, [])
+        for row_key, url in self.model.urls.items():
+            for one in self.model.pages(row_key):
+                found = self.store.get(url, at=one.at)
+                right = one.at, one.status, one.page.body.raw if one.has_body else None
+                self._same(f"get {url} at {one.at}", found and (found.timestamp, found.status, found.body), right)
 
     def _row_key(self, name: str) -> bytes:
         row_key = self.store.cells.row_key(url_of(name))

@@ -7,18 +7,16 @@ from pathlib import Path
 
 import pytest
 from pages import changed, page, words
-from stores import contents
 
 import docstore
 from docstore import GCPolicy, Page, Policy, PutResult, Schema, VerdictKind
-from docstore.model.types import DUPLICATES, Durability
+from docstore.model.types import Durability
 from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 HOUR = 3_600_000_000
 NOW = 1_700_000_000_000_000
 REJECT = dict.fromkeys((VerdictKind.EXACT, VerdictKind.SAME_TEXT), Policy.REJECT)
-REFERENCE = dict.fromkeys(DUPLICATES, Policy.REFERENCE)
 GC = {
     "none": Schema(),
     "one version": Schema(captures=GCPolicy(max_versions=1)),
@@ -57,17 +55,6 @@ def written(
     for start in range(0, len(pages), group):
         results += store.put_pages(pages[start : start + group], policies=policies, threads=1)
     return results
-
-
-@pytest.mark.parametrize("policies", [REJECT, REFERENCE], ids=["reject", "reference"])
-@pytest.mark.parametrize("gc", GC)
-def test_groups_of_any_size_give_one_store(tmp_path: Path, gc: str, policies: dict[VerdictKind, Policy]) -> None:
-    pages = crawl(1, 60)
-    outcomes = []
-    for group in (1, 25):
-        with opened(tmp_path / str(group), GC[gc]) as store:
-            outcomes.append((written(store, pages, group, policies), contents(store)))
-    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("group", [1, 25])

@@ -128,7 +128,7 @@ def test_merges_and_look_ups_are_the_same(
         index.add(1, [cells[0][0][:-1]])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 @given(drawn, st.integers(1, 600), st.integers(1, 64), st.integers(0, 6))
 def test_runs_without_removed_texts_have_the_same_bytes(
     options: tuple[int, int, int, int], texts: int, limit: int, keeps: int

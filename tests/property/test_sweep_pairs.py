@@ -7,6 +7,7 @@ import tempfile
 from itertools import combinations
 from pathlib import Path
 
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,7 +64,7 @@ def brute_force(crawl: list[Version], threshold: float, versions: bool) -> dict[
     return pairs
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=few(40, 2), deadline=None)
 @given(crawls(), st.sampled_from([0.3, 0.5, 0.8]), st.booleans(), st.integers(0, 99))
 def test_pairs_are_those_of_brute_force_and_clusters_keep_the_law(
     crawl: list[Version], threshold: float, versions: bool, seed: int

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,7 +52,7 @@ def plain(versions: Versions) -> dict[str, object]:
     return columns
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=few(40, 2), deadline=None)
 @given(st.lists(captures(), min_size=1, max_size=40), st.booleans(), st.sampled_from(["blake3", "crc32"]))
 def test_rows_of_one_capture_give_the_same_versions_as_rows_of_any_shape(
     crawl: list[Page], is_swept: bool, checksum: str

@@ -29,6 +29,7 @@ from docstore.model.analysis import Analysis
 from docstore.model.capture import StoredVerdict
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DUPLICATES, Durability, VerdictKind
+from docstore.storage.cache import Memory
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from tests.reference.fingerprints import overlap
 
@@ -234,13 +235,14 @@ class Written:
         self.kernel = Kernel(schema.extractor, schema.shingle_words)
         self.pages = MemoryPages()
         self._texts = RunIndex(self._engine, Path(self._folder.name) / "index", list)
-        self._index = HashIndex(self._engine, self._texts, caches=True)
+        self._index = HashIndex(self._engine, self._texts, Memory())
         self.detector = Detector(
             self._index,
             self.kernel,
             self.pages,
             Thresholds.of(schema),
             title_rule=False,
+            memory=Memory(),
         )
         self._count = 0
 

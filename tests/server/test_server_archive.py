@@ -5,12 +5,11 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-import httpx
 import pytest
 
 pytest.importorskip("re2")
 
-from tests.serving import serving
+from tests.serving import http_client, serving
 
 HELLO = "VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N"
 
@@ -27,7 +26,7 @@ def test_what_is_written_is_listed_and_replayed_at_once(tmp_path: Path, digests:
         document = served.store.get("http://a.test/1")
         assert document is not None
         assert document.newest.payload_digest == (f"sha1:{HELLO}" if digests else "")
-        with httpx.Client(base_url=served.server.archive_url) as archive:
+        with http_client(served.server.archive_url) as archive:
             lines = archive.get("/web/cdx", params={"url": "a.test/*"}).text.splitlines()
             assert [line.split(" ")[5] for line in lines] == [HELLO, HELLO, "A" * 32]
             replayed = archive.get("/web/20231114221320id_/http://a.test/1")
@@ -37,7 +36,7 @@ def test_what_is_written_is_listed_and_replayed_at_once(tmp_path: Path, digests:
 def test_the_archive_has_no_api_and_the_api_no_archive(tmp_path: Path) -> None:
     with serving(tmp_path / "store", archive_port=0) as served:
         served.store.put_page("http://a.test/", b"<script>1</script>", fetched_at=1_700_000_000_000_000)
-        with httpx.Client(base_url=served.server.archive_url) as archive:
+        with http_client(served.server.archive_url) as archive:
             assert archive.get("/v1/page", params={"url": "http://a.test/"}).status_code == 404
             assert archive.post("/v1/pages", json={}).status_code == 405
             for target in ("/web/20231114221320id_/http://a.test/", "/web/20231114221320/http://a.test/"):
@@ -69,7 +68,7 @@ def test_with_a_token_file_the_archive_asks_for_a_token(tmp_path: Path) -> None:
     file.chmod(0o600)
     with serving(tmp_path / "store", archive_port=0, token_file=file) as served:
         served.store.put_page("http://a.test/", b"secret words", fetched_at=1_700_000_000_000_000)
-        with httpx.Client(base_url=served.server.archive_url) as archive:
+        with http_client(served.server.archive_url) as archive:
             for path, status in ANSWERS:
                 for headers in (
                     {},

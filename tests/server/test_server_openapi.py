@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from counts import share
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from tests.serving import Serving, serving
 
 KINDS = {"InvalidArgument", "StoreUnavailable", "Absent", "NotFound", "Forbidden", "CommitUnknown", "StorageError"}
 QUIET = settings(
-    max_examples=4,
+    max_examples=share(4, 2),
     deadline=None,
     derandomize=True,
     database=None,
@@ -89,7 +90,7 @@ def test_what_the_openapi_allows_is_answered(served: Serving) -> None:
 
 
 def test_what_it_does_not_allow_is_refused_with_a_reason(served: Serving) -> None:
-    ask_with_bytes(served, settings(QUIET, max_examples=120))
+    ask_with_bytes(served, settings(QUIET, max_examples=share(120, 2)))
     assert '"bug"' not in served.log.getvalue()
 
 

@@ -17,7 +17,7 @@ from docstore.model.types import Page, Previous, PutResult, Verdict, VerdictKind
 from docstore.reports.survey import survey
 from docstore.serving.page import side_by_side
 from docstore.serving.telemetry import MINUTES, Metrics
-from tests.serving import Serving, serving
+from tests.serving import Serving, http_client, serving
 
 TEMPLATES = Path(__file__).parent.parent.parent / "docstore" / "serving" / "templates"
 TYPE = (("Content-Type", "text/html"),)
@@ -465,7 +465,7 @@ def test_texts_of_words_that_repeat_are_compared_in_bounded_time(blank: str) -> 
 def test_every_link_and_form_of_every_page_leads_somewhere(tmp_path: Path) -> None:
     """From the first page through all links and GET forms; of URLs that differ in numbers alone a few are enough."""
     pytest.importorskip("tantivy")
-    with serving(tmp_path / "webtable") as served, httpx.Client(base_url=served.server.url, timeout=60) as client:
+    with serving(tmp_path / "webtable") as served, http_client(served.server.url, timeout=60) as client:
         pages = [Page(A, body("First words"), 200, TYPE, TIME), Page(A, body("Second words"), 200, TYPE, TIME + DAY)]
         for n in range(25):
             text = " ".join(f"word{n}x{index} rain" for index in range(60))
@@ -509,7 +509,7 @@ def test_every_link_and_form_of_every_page_leads_somewhere(tmp_path: Path) -> No
 
 def test_the_search_page_says_what_is_wrong_and_agrees_with_the_store(tmp_path: Path) -> None:
     pytest.importorskip("tantivy")
-    with serving(tmp_path / "webtable") as served, httpx.Client(base_url=served.server.url, timeout=60) as client:
+    with serving(tmp_path / "webtable") as served, http_client(served.server.url, timeout=60) as client:
         list(served.store.put_pages([Page(A, body("First words"), 200, TYPE, TIME)]))
         assert "docstore index" in client.get("/search?query=rain").text
         served.store.search_index().update()

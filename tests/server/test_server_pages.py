@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -359,19 +358,6 @@ def test_results_in_parts_are_the_results_of_one_call(tmp_path: Path, limits: Li
             ]
             many = [f"https://{number}.example/{'x' * 2000}" for number in range(5)]
             assert store.snippets(many, "x", length=1 << 23) == [None] * 5, "as many as one answer may hold"
-
-
-def test_tasks_of_an_event_loop_share_the_client_in_threads(served: Serving) -> None:
-    urls = [f"https://tasks.example/{number}" for number in range(20)]
-
-    async def work() -> tuple[list[PutResult], Document | None]:
-        store = await asyncio.to_thread(docstore.connect, served.server.url)
-        with store:
-            results = await asyncio.gather(*(store.put_page_async(url, BODY, fetched_at=AT) for url in urls))
-            return results, await asyncio.to_thread(store.get, urls[-1])
-
-    results, page = asyncio.run(work())
-    assert [one.url for one in results] == urls and page == served.store.get(urls[-1])
 
 
 @pytest.mark.parametrize(

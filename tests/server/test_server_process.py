@@ -23,7 +23,7 @@ from docstore.cli.main import main
 from docstore.reports.check import check
 from docstore.serving.wire import to_msgpack
 from tests.crash.test_full_disk import fill, small_disk  # noqa: F401 - a fixture
-from tests.serving import serving
+from tests.serving import http_client, serving
 
 JSON, MSGPACK = "application/json", "application/msgpack"
 AT = 1_700_000_000_000_000
@@ -68,7 +68,7 @@ def test_a_stop_answers_what_was_accepted_and_keeps_it(tmp_path: Path) -> None:
     with process(tmp_path / "store") as (server, where):
 
         def write(first: int) -> None:
-            with httpx.Client(base_url=where["url"], timeout=30) as client:
+            with http_client(where["url"]) as client:
                 for number in range(first, first + 100_000, 8):
                     try:
                         answer = client.post("/v1/page", json={"page": page(number)})
@@ -95,13 +95,13 @@ def test_a_stop_answers_what_was_accepted_and_keeps_it(tmp_path: Path) -> None:
 
 
 def test_a_kill_loses_nothing_that_was_answered(tmp_path: Path) -> None:
-    with process(tmp_path / "store") as (server, where), httpx.Client(base_url=where["url"], timeout=30) as client:
+    with process(tmp_path / "store") as (server, where), http_client(where["url"]) as client:
         pages = [page(number) for number in range(300)]
         results = client.post("/v1/pages", json={"pages": pages}).json()["results"]
         assert {one["stored"] for one in results} == {"body"}
         server.kill()
         server.wait()
-    with process(tmp_path / "store") as (_, where), httpx.Client(base_url=where["url"], timeout=30) as client:
+    with process(tmp_path / "store") as (_, where), http_client(where["url"]) as client:
         again = client.post("/v1/pages", json={"pages": pages}).json()["results"]
         assert {one["stored"] for one in again} == {"known"}
         assert client.get("/v1/stats").json()["totals"]["captures"] == 300
@@ -169,14 +169,14 @@ def bombs() -> list[tuple[str, str, bytes, int, str]]:
 
 def test_a_short_message_that_unpacks_to_much_takes_neither_memory_nor_time_of_others(tmp_path: Path) -> None:
     """It is refused by the count of its values, before any is made; meanwhile others are answered."""
-    with process(tmp_path / "store") as (server, where), httpx.Client(base_url=where["url"], timeout=120) as client:
+    with process(tmp_path / "store") as (server, where), http_client(where["url"], timeout=120) as client:
         assert client.post("/v1/page", json={"page": page(1)}).status_code == 200
         before = peak_bytes(server.pid)
         is_over = threading.Event()
         answered: list[int] = []
 
         def look() -> None:
-            with httpx.Client(base_url=where["url"], timeout=60) as other:
+            with http_client(where["url"], timeout=60) as other:
                 while not is_over.is_set():
                     answered.append(other.get("/v1/page", params={"url": page(1)["url"]}).status_code)
 

@@ -13,5 +13,5 @@ from docstore.store import DocumentStore
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
+    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
         yield opened

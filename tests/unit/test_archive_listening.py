@@ -28,12 +28,6 @@ AT = 1_700_000_000_000_000
 DIGITS = "20231114221320"
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with open_store(tmp_path / "store", create=True) as store:
-        yield store
-
-
 @contextmanager
 def listening(
     store: DocumentStore, settings: ArchiveSettings = ArchiveSettings(), on_answered: Callable[[bytes], None] = print

@@ -31,12 +31,6 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArchiveApp]:
         app.close()
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with open_store(tmp_path / "store", create=True) as store:
-        yield store
-
-
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
     with open_store(tmp_path_factory.mktemp("pages") / "store", create=True) as store:

@@ -198,16 +198,6 @@ def test_an_export_that_the_disk_does_not_take_names_its_file(
         assert not list(tmp_path.glob("out*"))
 
 
-def test_interrupted_restore_leaves_no_store(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
-        list(store.put_pages(some_pages(0, 5)))
-        store.backup(tmp_path / "b")
-    with pytest.raises(KeyboardInterrupt):
-        restore(tmp_path / "b", tmp_path / "r", Stopping("FORMAT"))
-    with pytest.raises(CorruptionError, match=r"expected FORMAT.*restore a backup"):
-        docstore.open(tmp_path / "r")
-
-
 def test_folders_with_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("mine")

@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from counts import share
 from memory_backend import MemoryBackend
 from pages import changed, page, words
 from stores import contents, stored_value
@@ -40,6 +41,10 @@ SCHEMAS = {
     "one version": Schema(captures=GCPolicy(max_versions=1)),
     "two versions, one body": Schema(captures=GCPolicy(max_versions=2), bodies=GCPolicy(max_versions=1)),
     "by age": Schema(captures=GCPolicy(max_age_seconds=9_995)),
+    "bodies by age": Schema(bodies=GCPolicy(max_age_seconds=9_995)),
+    "either": Schema(captures=GCPolicy(max_versions=1, max_age_seconds=9_995)),
+    "both": Schema(captures=GCPolicy(max_versions=1, max_age_seconds=9_995, intersection=True)),
+    "everything": Schema(captures=GCPolicy(max_versions=2), bodies=GCPolicy(max_versions=1, max_age_seconds=9_995)),
     "weak checksum": Schema(checksum="crc32"),
 }
 
@@ -68,7 +73,7 @@ def some_pages(source: random.Random, bodies: list[bytes]) -> list[Page]:
     for _ in range(source.randrange(2, 30)):
         status = source.choice((200, 200, 200, 200, 404, 304))
         body = b"" if status == 304 else source.choice(bodies)
-        at = T0 + source.randrange(12) * 1000
+        at = T0 + source.randrange(12) * 1_000_000  # ages on both sides of those of the policies
         pages.append(Page(source.choice(urls), body, status, HTML, at, docno=source.choice(("", "D-1"))))
     return pages
 
@@ -77,7 +82,7 @@ def one_by_one(store: DocumentStore, pages: list[Page], **options: Any) -> list[
     return [result for one in pages for result in store.put_pages([one], threads=1, **options)]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(share(2, 2)))
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_batch_gives_what_its_pages_give_one_by_one(tmp_path: Path, name: str, seed: int) -> None:
     source = random.Random(f"{name} {seed}")
@@ -86,7 +91,7 @@ def test_a_batch_gives_what_its_pages_give_one_by_one(tmp_path: Path, name: str,
         open_store(tmp_path / "batch", SCHEMAS[name]) as batch,
         open_store(tmp_path / "single", SCHEMAS[name]) as single,
     ):
-        for _ in range(8):
+        for _ in range(share(8, 2)):
             pages = some_pages(source, bodies)
             policies = {kind: source.choice(list(Policy)) for kind in DUPLICATES}
             policies[VerdictKind.CONTAINED] = source.choice((Policy.FLAG, Policy.REFERENCE))
@@ -104,7 +109,7 @@ def test_a_batch_gives_what_its_pages_give_one_by_one(tmp_path: Path, name: str,
 def test_a_batch_that_failed_leaves_no_trace_in_later_verdicts(tmp_path: Path, name: str) -> None:
     source, bodies = random.Random(name), some_bodies()
     with open_store(tmp_path / "one", SCHEMAS[name]) as one, open_store(tmp_path / "two", SCHEMAS[name]) as two:
-        for _ in range(6):
+        for _ in range(share(6, 2)):
             pages, others = some_pages(source, bodies), some_pages(source, bodies)
             engine = one.opened.engine
             full = mock.patch.object(engine, "mutate_rows", side_effect=StorageError(28, "no room"))

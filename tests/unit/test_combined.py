@@ -5,12 +5,11 @@ import pytest
 from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from processor_time import least_seconds
 
 from tests.reference import combined as rule
 from tests.reference.blocks import outline
 from tests.reference.combined import combined, select
-from tests.reference.page import extractor, visible
+from tests.reference.page import visible
 from tests.reference.tokens import split
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "html"
@@ -171,24 +170,3 @@ def test_rule_is_in_integers_alone() -> None:
     source = Path(rule.__file__).read_text("utf-8").split('"""', 2)[2]
     code = "\n".join(line for line in source.split("\n") if '"""' not in line)
     assert " / " not in code and "float" not in code
-
-
-@pytest.mark.parametrize("name", ["combined", "plateau"])
-@pytest.mark.parametrize(
-    "piece", ["<table><tr><td>x", "<div class=footer>", "</div>", "<a href=x>", "<li>y", "<p>&", "<b", "<article>text "]
-)
-def test_time_grows_with_the_page_not_faster(name: str, piece: str) -> None:
-    extract = extractor(name)
-
-    def seconds(count: int) -> float:
-        page = piece * count
-        return least_seconds(lambda: extract(split(page)))
-
-    assert seconds(20_000) < 40 * seconds(2_000) + 0.05
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["combined", "plateau"])
-def test_ten_megabytes_of_nested_tables_end_in_text(name: str) -> None:
-    page = "<table><tr><td>cell " * (10_000_000 // 20)
-    assert isinstance(extractor(name)(split(page)), str)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,6 @@ HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000
 SECOND = 1_000_000
 A, B, C, D = (f"https://{name}.example/" for name in "abcd")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
-        yield opened
 
 
 def put(

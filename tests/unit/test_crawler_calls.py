@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import docstore
 from docstore import DocumentStore, InvalidArgument, Page
 from docstore.model.types import micros
 
@@ -20,12 +17,6 @@ MOMENT = datetime(2024, 5, 1, 12, tzinfo=UTC)
 TYPE = {"Content-Type": "text/html"}
 LINKING = b"""<title>Links</title><p>See <a href=b#x>the b page</a>, <a href="//c.example">c</a>, <a href=b>b again</a>,
 <a href=#here>here</a>, <a href=mailto:me@a.example>me</a>, <a href=/page>myself</a>."""
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(

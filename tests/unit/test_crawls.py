@@ -17,7 +17,8 @@ from stores import everything_on_disk, records_of
 import docstore
 from docstore import InvalidArgument, Note, Page, Policy, ReadSpec, StorageError, VerdictKind
 from docstore.archives.copying import copy
-from docstore.archives.export import Selection, selected
+from docstore.archives.export import selected
+from docstore.archives.selection import Selection
 from docstore.cluster import upkeep, upkeep_postings
 from docstore.model.format import RECORD_DELETE_COLUMN
 from docstore.model.keys import url_of

@@ -6,36 +6,38 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 SENTENCE = (
     "{what} needs the extra {extra} of docstore ({error}): run `pip install 'docstore[{extra}]'`, or in a checkout "
     "`pip install '.[{extra}]'`\n"
 )
 
 
-@pytest.mark.parametrize(
-    ("extra", "library", "what", "words"),
-    [
-        ("search", "tantivy", "search", ["search", "rain"]),
-        ("arrow", "pyarrow", "Parquet", ["export", "--format", "parquet", "--output", "pages"]),
-        ("lang", "py3langid", "the annotator lang", ["annotate", "lang"]),
-        ("server", "jinja2", "`docstore serve`", ["serve", "--port", "0"]),
-        ("hbase", "thriftpy2", "a store on HBase", ["stats", "--store", "hbase://127.0.0.1:1/table"]),
-        ("spark", "pyspark", "the Spark engine", ["sweep", "--engine", "spark"]),
-    ],
-)
-def test_a_missing_extra_is_named_in_one_sentence(
-    extra: str, library: str, what: str, words: list[str], tmp_path: Path
-) -> None:
-    store = [] if "--store" in words else ["--store", str(tmp_path / "store")]
-    program = f"""import sys
+MISSING = [  # extra, its library, what needs it, a command
+    ("search", "tantivy", "search", ["search", "rain"]),
+    ("arrow", "pyarrow", "Parquet", ["export", "--format", "parquet", "--output", "pages"]),
+    ("lang", "py3langid", "the annotator lang", ["annotate", "lang"]),
+    ("server", "jinja2", "`docstore serve`", ["serve", "--port", "0"]),
+    ("hbase", "thriftpy2", "a store on HBase", ["stats", "--store", "hbase://127.0.0.1:1/table"]),
+    ("spark", "pyspark", "the Spark engine", ["sweep", "--engine", "spark"]),
+]
+PROGRAM = """import sys
 from docstore.cli.main import main
 import docstore
-docstore.open({str(tmp_path / "store")!r}, create=True).close()
-sys.modules[{library!r}] = None
-sys.exit(main({[*words, *store]!r}))"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
-    error = f"import of {library} halted; None in sys.modules"
-    assert done.stderr == f"docstore: error: {SENTENCE.format(what=what, extra=extra, error=error)}"
-    assert done.returncode == 2
+docstore.open("store", create=True).close()
+for library, words in {commands!r}:
+    sys.modules[library] = None
+    print(library, main(words), flush=True)
+    del sys.modules[library]
+"""
+
+
+def test_a_missing_extra_is_named_in_one_sentence(tmp_path: Path) -> None:
+    commands = [
+        (library, words if "--store" in words else [*words, "--store", "store"]) for _, library, _, words in MISSING
+    ]
+    command = [sys.executable, "-c", PROGRAM.format(commands=commands)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stdout.splitlines() == [f"{library} 2" for library, _ in commands]
+    for line, (extra, library, what, _) in zip(done.stderr.splitlines(keepends=True), MISSING, strict=True):
+        error = f"import of {library} halted; None in sys.modules"
+        assert line == f"docstore: error: {SENTENCE.format(what=what, extra=extra, error=error)}"

@@ -327,16 +327,16 @@ def test_folders_nested_deeper_than_the_stack_are_walked(
     run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for _ in range(1500):
+    for _ in range(1100):
         Path("d").mkdir()
         os.chdir("d")
     Path("x.warc").write_bytes(WARC)
     os.chdir(tmp_path)
     report = run("ingest", "d", "--json").object()
-    for _ in range(1500):
+    for _ in range(1100):
         os.chdir("d")
     Path("x.warc").unlink()
-    for _ in range(1500):  # pytest removes folders by recursion
+    for _ in range(1100):  # pytest removes folders by recursion
         os.chdir("..")
         Path("d").rmdir()
     assert report["pages"] == 2

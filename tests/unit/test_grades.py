@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgpack
@@ -26,12 +25,6 @@ A, B, C = (f"https://{name}.example/" for name in "abc")
 TEXT = words(1, 300)
 LIKE = changed(TEXT, 1, 15)
 """At J = .6 to TEXT."""
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
-        yield opened
 
 
 def put(store: docstore.DocumentStore, url: str, text: list[str], **more: object) -> docstore.PutResult:

@@ -41,14 +41,14 @@ class Reads:
     def __init__(self, store: docstore.DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls = self.given = 0
         engine = store.opened.engine
-        for name in ("read_row", "qualifiers", "qualifiers_of_rows", "newest"):
+        for name in ("read_row", "qualifiers", "qualifiers_of_rows", "newest", "value_at"):
             monkeypatch.setattr(engine, name, self._counted(getattr(engine, name)))
 
     def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **named: Any) -> Any:
             found = real(*args, **named)
             self.calls += 1
-            self.given += len(found or ())
+            self.given += 1 if isinstance(found, bytes) else len(found or ())
             return found
 
         return counted
@@ -247,11 +247,11 @@ def test_pages_of_one_text_cost_the_same_however_many(
     with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
         reads, url = Reads(store, monkeypatch), "https://one.example/" if hidden else ""
         cost = []
-        for n in range(share(600, 2)):
+        for n in range(share(600, 3)):
             near = page(near_words(f"near{n}"), title="Near")
             pair = of_one_text(2 * n, title_of(n), url), Page(f"https://n{n}.example/", near, 200, HTML, T0 + 9**9 + n)
             cost.append(reads.of(lambda pair=pair: [put(store, [one]) for one in pair]))  # type: ignore[misc]
-        first, last = (max(sum(one) for one in part) for part in (cost[50:150], cost[-100:]))
+        first, last = (max(sum(one) for one in part) for part in (cost[50:100], cost[-50:]))
         assert last <= 1.5 * first
 
 
@@ -270,12 +270,12 @@ def test_a_url_fetched_again_and_again_costs_the_same(
     with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
         reads = Reads(store, monkeypatch)
         own, near = [], []
-        for n in range(180):
+        for n in range(count := share(180, 2)):
             again = of_one_text(n, "A page", "https://one.example/")
             other = Page("https://near.example/", page(near_words(f"near{n}")), 200, HTML, T0 + (10**6 + n) * STEP)
             own.append(sum(reads.of(lambda again=again: put(store, [again]))))  # type: ignore[misc]
             if n % 3 == 0:
                 near.append(sum(reads.of(lambda other=other: put(store, [other]))))  # type: ignore[misc]
                 store.delete(other.url)
-        assert sum(own[-60:]) <= 1.5 * sum(own[:60])
-        assert sum(near[-20:]) <= 1.5 * sum(near[:20])
+        assert sum(own[-count // 3 :]) <= 1.5 * sum(own[: count // 3])
+        assert sum(near[-count // 9 :]) <= 1.5 * sum(near[: count // 9])

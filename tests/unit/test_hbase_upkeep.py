@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import memory_hbase
 import pytest
+from counts import stride
 from faulty_files import SimulatedCrash
 from memory_hbase import ADDRESS, MemoryCluster, open_store
 from pages import changed, page, words
@@ -250,7 +251,7 @@ def test_a_run_killed_before_any_write_is_repeated_with_the_same_result(cluster:
         assert totals() == counts, number
         if not was_killed:
             break
-        number += 1
+        number += stride(3)
     assert number > 30
     with docstore.open(ADDRESS) as store:
         assert unposted(store) == []
@@ -335,7 +336,7 @@ def test_maintenance_during_any_write_of_a_writer_loses_nothing(cluster: MemoryC
         put(*AGAIN)
         return was_done()
 
-    assert max(beside(cluster, run, 1)) > 10
+    assert max(beside(cluster, run, stride(2))) > 10
 
 
 # --- counts

@@ -17,6 +17,7 @@ from docstore.dedup.index import NOTHING_NEW, POINTER_SLICE, HashIndex, NewPosti
 from docstore.model.analysis import Analysis
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations
+from docstore.storage.cache import MB, SHARES, Memory
 
 SEED = 20261123
 BODIES = 12
@@ -48,7 +49,7 @@ class Posting:
     def __init__(self, *, caches: bool) -> None:
         self.engine = MemoryEngine()
         self.buckets = RowIndex(self.engine)
-        self.index = HashIndex(self.engine, self.buckets, caches=caches)
+        self.index = HashIndex(self.engine, self.buckets, Memory() if caches else None)
 
     def commit(self, pages: Iterable[tuple[PagePointer, Analysis]]) -> None:
         new = NewPostings()
@@ -63,11 +64,11 @@ def test_cached_rows_equal_stored_rows_and_those_in_flight(
     seed: int, has_room: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_room:
-        monkeypatch.setattr(index_module, "MAX_CACHED_ROWS", 12)
+        monkeypatch.setitem(SHARES, "postings", (6 * 600 / MB, 0))
     rng = np.random.default_rng([SEED, seed])
     engine = MemoryEngine()
     buckets = RowIndex(engine)
-    cached = HashIndex(engine, buckets, caches=True)
+    cached = HashIndex(engine, buckets, Memory())
     texts: dict[PagePointer, int] = {}
     for group in range(12):
         plain, new = HashIndex(engine, buckets), NewPostings()
@@ -151,7 +152,7 @@ def test_whether_a_page_is_posted_reads_one_posting(monkeypatch: pytest.MonkeyPa
 def test_the_row_cache_is_bounded_by_its_qualifiers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, rows were counted, of which each may have 64 pages."""
     bodies, copies = 40, 50
-    monkeypatch.setattr(index_module, "MAX_CACHED_ROWS", 10 * copies)
+    monkeypatch.setitem(SHARES, "postings", (10 * (450 + 100 * copies) / MB, 0))
     posting = Posting(caches=True)
     engine, index = posting.engine, posting.index
     for number in range(copies):
@@ -175,7 +176,7 @@ def test_the_row_cache_is_bounded_by_its_qualifiers(monkeypatch: pytest.MonkeyPa
 def test_cached_conditions_of_bodies_of_very_many_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the fix, the conditions of each such body were cached for ever."""
     bodies, most = 30, 8
-    monkeypatch.setattr(index_module, "MAX_CACHED_ROWS", most * (POINTER_SLICE + 1) // 2)
+    monkeypatch.setitem(SHARES, "postings", (most * (450 + 50 * (POINTER_SLICE + 1)) / MB, 0))
     posting = Posting(caches=True)
     index = posting.index
     for body in range(bodies):

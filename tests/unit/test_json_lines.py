@@ -16,9 +16,10 @@ from cli_case import Terminal, article, html
 import docstore
 from docstore import Page
 from docstore.archives.entries import DamagedEntry, PageEntry, ReadOptions, SkippedEntry
-from docstore.archives.export import WRITERS, Selection, export
+from docstore.archives.export import WRITERS, export
 from docstore.archives.ingest import IngestOptions, ingest
 from docstore.archives.reader import read
+from docstore.archives.selection import Selection
 from docstore.model.capture import decode_note
 from docstore.model.types import ReadSpec
 

@@ -21,8 +21,9 @@ from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 import docstore
-from docstore.archives.export import Selection, WarcExport, export
+from docstore.archives.export import WarcExport, export
 from docstore.archives.ingest import IngestOptions, ingest
+from docstore.archives.selection import Selection
 from docstore.archives.wacz import WaczExport
 from docstore.model.errors import InvalidArgument
 from docstore.reports.check import check

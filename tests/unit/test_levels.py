@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pytest
+from counts import share
 from made_runs import LIST_LIMIT, Levels
 from numpy.typing import NDArray
 
@@ -105,7 +106,7 @@ def small(storage: HeapStorage, **options: int) -> Levels:
 
 @pytest.mark.parametrize("every", [0, 1, 7])
 def test_look_ups_give_every_text_in_order_of_arrival_whenever_merges_end(every: int) -> None:
-    groups = load(300)
+    groups = load(share(300, 2))
     storage = HeapStorage(lazy=every > 0)
     levels = small(storage)
     most = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,18 @@ def fill(store: Any) -> None:
         store.put_page(url, body, headers=headers, fetched_at=second * SECOND, any_time=True)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("measures") / "store"
+    with docstore.open(path, create=True, durability="none") as opened:
         fill(opened)
+    return path
+
+
+@pytest.fixture
+def store(filled: Path, tmp_path: Path) -> Iterator[DocumentStore]:
+    shutil.copytree(filled, tmp_path / "store")
+    with docstore.open(tmp_path / "store", durability="none") as opened:
         yield opened
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,6 @@ HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000
 DAY = 86_400_000_000
 URL = "https://a.example/"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
-        yield opened
 
 
 def put(store: Any, url: str, text: str, at: int = 0, **options: Any) -> docstore.PutResult:

@@ -1,9 +1,6 @@
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from processor_time import least_seconds
 
 from docstore.model.errors import InvalidArgument
 from tests.reference.plateau import Span, best_span, plateau, stream
@@ -68,10 +65,3 @@ def test_characters_without_blanks_between_count_as_words() -> None:
 @pytest.mark.parametrize("page", ["", "<p><br><table><tr><td>", "<!-- a -->", "   "])
 def test_a_page_without_words_gives_empty_text(page: str) -> None:
     assert plateau(split(page)) == ""
-
-
-def test_time_grows_with_the_page_not_faster() -> None:
-    seed = random.Random(20)
-    tags, words = ([seed.randrange(3) for _ in range(200_000)] for _ in range(2))
-    small = least_seconds(lambda: best_span(tags[:20_000], words[:20_000]))
-    assert least_seconds(lambda: best_span(tags, words)) < 40 * small + 0.05

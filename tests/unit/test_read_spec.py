@@ -11,8 +11,8 @@ import pytest
 
 import docstore
 from docstore import DocumentStore, InvalidArgument, ReadSpec, Schema
-from docstore.archives.export import Selection
 from docstore.archives.ingest import ingest
+from docstore.archives.selection import Selection
 from docstore.sweep.job import SweepOptions
 
 URL = "https://a.example/"

@@ -251,7 +251,7 @@ def test_no_file_is_read_for_an_entity_or_dtd(tmp_path: Path) -> None:
     assert text is not None and text.title == "a &secret; b"
 
 
-HUGE = share(8 << 20, 8)
+HUGE = share(8 << 20, 16)
 
 
 @pytest.mark.parametrize(
@@ -520,6 +520,24 @@ description = ['about@of[topic=]']"""
     assert read(document, "text/xml", source) == Text(
         "one\ntwo & three", "utf-8", "A = B", description="rivers", published="2024-05-01T00:00:00Z"
     )
+
+
+def test_a_column_is_read_from_the_elements_whose_attribute_names_it() -> None:
+    # Solr's form of documents: https://solr.apache.org/guide/solr/latest/indexing-guide/indexing-with-update-handlers.html
+    source = """[x]
+roots = ['add']
+entries = ['doc']
+[x.entry]
+title = ['field[name=title]', 'field']
+text = ['field[name=body]', 'field[name=note]']
+link = ['field[name=id]@href', 'field[name=url]']"""
+    document = b"""<add><doc><field name="other">not</field><field name="title">A</field><field name="note">not</field>
+        <field name=" body ">one</field><field name="body">two</field><field name="url">http://a.example/</field></doc>
+        <doc><field>plain</field><field name="Title">not</field><field name="note">three</field></doc></add>"""
+    found = read(document, "text/xml", source)
+    assert found is not None
+    assert found.main == "A\none\ntwo\nplain\nthree"
+    assert found.links == (("http://a.example/", "A"),)
 
 
 @pytest.mark.parametrize(

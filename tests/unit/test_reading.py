@@ -121,9 +121,9 @@ def test_shared_samples_give_the_same_report_with_and_without_a_reader(tmp_path:
     reports = []
     for reader in (False, True):
         with docstore.open(tmp_path / str(reader), create=True, durability="none") as store:
-            reports.append(plain(ingest(store, samples()[1 :: stride(4)], IngestOptions(reader=reader))))
+            reports.append(plain(ingest(store, samples()[1 :: stride(12)], IngestOptions(reader=reader))))
     assert reports[0] == reports[1]
-    assert reports[0]["error_count"] > 100 // stride(8)
+    assert reports[0]["error_count"] > 100 // stride(20)
 
 
 def test_dry_run_with_a_second_process_writes_nothing(tmp_path: Path) -> None:

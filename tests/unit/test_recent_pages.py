@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from unittest import mock
 
@@ -13,10 +14,8 @@ from pages import changed, page, words
 from stores import contents
 
 import docstore
-from docstore.model.errors import StorageError
 from docstore.model.types import (
     DeleteRow,
-    Durability,
     GCPolicy,
     Page,
     PutResult,
@@ -26,7 +25,6 @@ from docstore.model.types import (
 )
 from docstore.reports.check import check
 from docstore.storage.engine import Plan
-from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000
@@ -34,12 +32,6 @@ HOUR = 3_600_000_000
 A, B, C, D = (f"https://{name}.example/page" for name in "abcd")
 TEXT = words(1, 200)
 BODY = page(TEXT)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
-        yield opened
 
 
 def put(store: docstore.DocumentStore, url: str, body: bytes = BODY, at: int = T0) -> PutResult:
@@ -76,69 +68,6 @@ def test_a_deleted_page_is_named_by_no_verdict(
     assert seen_by(store, D, BODY.replace(b"<p>", b"<p class=x>")) == (VerdictKind.SAME_TEXT, B)
 
 
-def test_a_deleted_page_is_no_near_duplicate(store: docstore.DocumentStore) -> None:
-    put(store, A)
-    near = page(changed(TEXT, 3, 4))
-    assert seen_by(store, B, near) == (VerdictKind.NEAR, A)
-    store.delete(A)
-    store.delete(B)
-    assert seen_by(store, C, near) == (VerdictKind.NEW, "")
-
-
-def test_a_row_that_is_written_again_is_found_again(store: docstore.DocumentStore) -> None:
-    fill(store)
-    store.delete(A)
-    assert seen_by(store, C) == (VerdictKind.EXACT, B)
-    put(store, A, BODY, T0 - HOUR)
-    assert seen_by(store, D) == (VerdictKind.EXACT, A)
-
-
-def test_a_compaction_keeps_verdicts_and_bases(store: docstore.DocumentStore) -> None:
-    fill(store)
-    store.compact()
-    assert seen_by(store, C) == (VerdictKind.EXACT, A)
-    near = page(changed(TEXT, 4, 3))
-    assert seen_by(store, D, near) == (VerdictKind.NEAR, A)
-    found = store.get(D)
-    assert found is not None and found.body == near
-
-
-def test_a_page_that_expired_by_age_is_named_by_no_verdict(tmp_path: Path) -> None:
-    now = [T0]
-    schema = Schema(captures=GCPolicy(max_age_seconds=3600))
-    opened = Layout(tmp_path / "store").open(create=True, schema=schema)
-    with docstore.DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
-        put(store, A)
-        assert put(store, B, BODY, T0 + 1800 * 1_000_000).verdict.of_url == A
-        now[0] = T0 + 3700 * 1_000_000
-        assert seen_by(store, C) == (VerdictKind.EXACT, B)
-
-
-def test_a_version_replaced_by_a_newer_one_is_named_by_no_verdict(tmp_path: Path) -> None:
-    schema = Schema(captures=GCPolicy(max_versions=1))
-    with docstore.open(tmp_path / "store", create=True, schema=schema, durability="none") as store:
-        fill(store)
-        put(store, A, page(words(9, 100)), T0 + 2 * HOUR)
-        assert seen_by(store, C) == (VerdictKind.EXACT, B)
-
-
-def test_a_late_capture_that_is_hidden_at_once_is_named_by_no_verdict(tmp_path: Path) -> None:
-    schema = Schema(captures=GCPolicy(max_versions=1))
-    with docstore.open(tmp_path / "store", create=True, schema=schema, durability="none") as store:
-        put(store, A, page(words(9, 100)), T0 + HOUR)
-        put(store, A, BODY, T0)
-        assert seen_by(store, C) == (VerdictKind.NEW, "")
-
-
-def test_a_page_whose_commit_failed_is_named_by_no_verdict(store: docstore.DocumentStore) -> None:
-    put(store, D, page(words(7, 100)))
-    engine = store.opened.engine
-    with mock.patch.object(engine, "mutate_rows", side_effect=StorageError(28, "no room")), pytest.raises(StorageError):
-        put(store, A)
-    assert seen_by(store, B) == (VerdictKind.NEW, "")
-    assert seen_by(store, C) == (VerdictKind.EXACT, B)
-
-
 def test_a_dry_run_sees_deletes_in_the_lower_store(store: docstore.DocumentStore) -> None:
     fill(store)
     with store.dry_run() as dry:
@@ -150,10 +79,13 @@ def test_a_dry_run_sees_deletes_in_the_lower_store(store: docstore.DocumentStore
 def rows_read(store: docstore.DocumentStore, work: Callable[[], object]) -> set[bytes]:
     """Rows of which a piece of work reads cells one row at a time."""
     engine = store.opened.engine
-    read_row, newest = (mock.patch.object(engine, name, wraps=getattr(engine, name)) for name in ("read_row", "newest"))
-    with read_row as one, newest as other:
+    with ExitStack() as stack:
+        reads = [
+            stack.enter_context(mock.patch.object(engine, name, wraps=getattr(engine, name)))
+            for name in ("read_row", "newest", "value_at")
+        ]
         work()
-    return {call.args[1] for call in (*one.call_args_list, *other.call_args_list)}
+    return {call.args[1] for read in reads for call in read.call_args_list}
 
 
 def test_the_last_pages_are_read_from_memory(tmp_path: Path) -> None:

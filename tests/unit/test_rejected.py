@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import msgpack
 import pytest
 from blake3 import blake3
@@ -24,12 +21,6 @@ A, B, C = (f"https://h.example/{name}" for name in "abc")
 STRANGER = "https://stranger.example/"
 REJECT = {VerdictKind.EXACT: Policy.REJECT}
 REJECT_ANY = dict.fromkeys((VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR), Policy.REJECT_ANY)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
-        yield opened
 
 
 def put(

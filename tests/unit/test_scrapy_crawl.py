@@ -50,7 +50,7 @@ def test_a_crawl_of_a_trap_ends_with_all_pages_and_the_next_fetches_changed_ones
 
 def test_a_second_crawl_with_session_ids_makes_no_more_requests_than_the_first(tmp_path: Path) -> None:
     settings = {"DOCSTORE_STORE": tmp_path / "s", "DOCSTORE_DURABILITY": "none", "CLOSESPIDER_PAGECOUNT": 2500}
-    articles = 12
+    articles = 6
     with sites.serve(sites.sessions(articles, sticky=True)) as site:
         runs = [crawl(site.url, **settings, DOCSTORE_CONDITIONAL=True) for _ in range(2)]
         assert site.counts.not_modified > 50

@@ -16,6 +16,7 @@ import scrapy
 from scrapy import Request, signals
 from scrapy.exceptions import DropItem
 from scrapy.http import HtmlResponse, Response, XmlResponse
+from scrapy.utils.reactor import install_reactor
 from scrapy.utils.test import get_crawler
 
 import docstore
@@ -29,6 +30,8 @@ STORY = f"<title>Ponies</title><p>{TEXT}".encode()
 COPY = STORY.replace(b"7 likes", b"7 hates")
 TYPE = {"Content-Type": "text/html"}
 A, B = "https://a.example/story", "https://a.example/story?sid=1"
+
+install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")  # Scrapy 2.14 makes no crawler without one
 
 
 class Fields(scrapy.Item):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA
-from docstore.model.types import Cell, Durability, GCPolicy, RowMutations, Schema
+from docstore.model.types import Durability, GCPolicy, RowMutations, Schema
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
 from docstore.storage.engine import Plan
@@ -232,19 +232,23 @@ class CountingLock:
         self.reads: list[int] = []
         self.mutations: list[int] = []
         engine = store.opened.engine
-        real_read, real_mutate = engine.read_row, engine.mutate_rows
+        real_mutate = engine.mutate_rows
 
-        def read_row(*args: Any) -> list[Cell]:
-            if self._depth:
-                self.reads[-1] += 1
-            return real_read(*args)
+        def counted(real: Callable[..., object]) -> Callable[..., object]:
+            def read(*args: Any) -> object:
+                if self._depth:
+                    self.reads[-1] += 1
+                return real(*args)
+
+            return read
 
         def mutate_rows(rows: Sequence[RowMutations], durability: Durability) -> None:
             if self._depth:
                 self.mutations[-1] += sum(len(row.mutations) for row in rows)
             real_mutate(rows, durability)
 
-        monkeypatch.setattr(engine, "read_row", read_row)
+        for name in ("read_row", "value_at"):
+            monkeypatch.setattr(engine, name, counted(getattr(engine, name)))
         monkeypatch.setattr(engine, "mutate_rows", mutate_rows)
         monkeypatch.setattr(store.committer, "lock", self)
 

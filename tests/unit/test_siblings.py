@@ -13,6 +13,7 @@ from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.keys import row_key
 from docstore.model.pointers import PagePointer
+from docstore.storage.cache import MB, SHARES, Memory
 from docstore.storage.values import parse_cell_value
 from docstore.writing.encode import Siblings
 from docstore.writing.prepare import version_less
@@ -57,8 +58,8 @@ def test_a_key_without_version_has_no_siblings(url: str) -> None:
 
 
 def test_the_newest_page_of_another_row_is_named_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("docstore.writing.encode.MAX_CACHED_KEYS", 2)
-    found = Siblings()
+    monkeypatch.setitem(SHARES, "siblings", (2 * 450 / MB, 0))
+    found = Siblings(Memory())
     first, second, third = (PagePointer(number, row_key(f"https://a.example/{number}/x")) for number in (1, 2, 3))
 
     def meet(pointer: PagePointer) -> PagePointer | None:

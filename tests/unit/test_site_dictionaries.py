@@ -18,6 +18,7 @@ from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
 from docstore.reports.check import check
+from docstore.storage.cache import MB, SHARES
 from docstore.storage.files import AppendFile, Files
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
@@ -89,7 +90,7 @@ def own_dictionary(store: DocumentStore, site: int) -> bytes:
 
 
 def test_prepared_dictionaries_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dictionaries, "PREPARED_BYTES", 2 * ROOM_OF_ONE)
+    monkeypatch.setitem(SHARES, "prepared dictionaries", (2 * ROOM_OF_ONE / MB, 0))
     monkeypatch.setattr(dictionaries, "LOADS_IN_STOCK", 0)
     sites = range(1, 5)
     with docstore.open(tmp_path / "s", create=True) as store:
@@ -106,7 +107,7 @@ def test_prepared_dictionaries_are_bounded_in_bytes(tmp_path: Path, monkeypatch:
 
 
 def test_pages_earn_an_evicted_dictionary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dictionaries, "PREPARED_BYTES", ROOM_OF_ONE)
+    monkeypatch.setitem(SHARES, "prepared dictionaries", (ROOM_OF_ONE / MB, 0))
     monkeypatch.setattr(dictionaries, "LOADS_IN_STOCK", 1)
     monkeypatch.setattr(dictionaries, "PAGES_A_LOAD", 4)
     with docstore.open(tmp_path / "s", create=True) as store:
@@ -128,8 +129,8 @@ def held_now() -> tuple[int, int]:
 def test_pages_of_alternating_sites_take_no_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, samples of 256 scopes were cached, and dictionaries were counted without their tables."""
     bounds = 3 * ROOM_OF_ONE, 2 * ROOM_OF_ONE
-    monkeypatch.setattr(dictionaries, "SAMPLES_BYTES", bounds[0])
-    monkeypatch.setattr(dictionaries, "PREPARED_BYTES", bounds[1])
+    monkeypatch.setitem(SHARES, "samples", (bounds[0] / MB, 0))
+    monkeypatch.setitem(SHARES, "prepared dictionaries", (bounds[1] / MB, 0))
     gc.collect()
     before = held_now()
     most = (0, 0)

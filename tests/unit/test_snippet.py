@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 import unicodedata
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -247,12 +246,6 @@ def test_neighbouring_marks_become_one() -> None:
 
 
 # --- over a store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True) as opened:
-        yield opened
 
 
 def described(description: str, text: str) -> bytes:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ from docstore.reports.check import check
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 DAY = 86_400_000_000
 T0 = 1_700_000_000_000_000
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True) as opened:
-        yield opened
 
 
 def put(store: docstore.DocumentStore, url: str, body: bytes, at: int = T0, **more: object) -> docstore.PutResult:
@@ -117,56 +110,11 @@ def test_previous_goes_by_timestamp_and_a_page_is_no_duplicate_of_itself(store: 
     assert then.text is not None and then.text.split() == text
 
 
-def test_a_304_confirms_the_stored_version(store: docstore.DocumentStore) -> None:
-    url, body = "https://a.example/", page(words(7, 60))
-    store.put_page(url, body, headers=(*HTML, ("ETag", '"x"'), ("Last-Modified", "yesterday")), fetched_at=T0)
-    visit = store.put_page(url, status=304, fetched_at=T0 + DAY)
-    assert (visit.previous, visit.stored) == (Previous.SAME_BYTES, "confirmed")
-    assert store.put_page(url, status=304, fetched_at=T0 + DAY).stored == "known"
-    assert store.validators(url) == {"etag": '"x"', "last_modified": "yesterday", "last_visit": T0 + DAY}
-    found = store.get(url)
-    assert found is not None and found.body == body
-    assert store.validators("https://nowhere.example/") is None
-
-
-def test_the_same_capture_again_writes_nothing_and_other_bytes_get_the_next_millisecond(
-    store: docstore.DocumentStore,
-) -> None:
-    url = "https://a.example/"
-    first = put(store, url, page(words(8, 80)), T0)
-    before = store.stored_bytes()
-    known = put(store, url, page(words(8, 80)), T0)
-    assert (known.stored, known.verdict, store.stored_bytes()) == ("known", first.verdict, before)
-    other = put(store, url, page(words(9, 80)), T0)
-    assert other.timestamp == T0 + 1000
-    assert put(store, url, page(words(9, 80)), T0).timestamp == T0 + 1000
-
-
 def test_a_schema_takes_policies_as_a_mapping_too(tmp_path: Path) -> None:
     given = docstore.Schema(policies={VerdictKind.EXACT: Policy.REJECT})  # type: ignore[arg-type]
     assert given == docstore.Schema(policies=((VerdictKind.EXACT, Policy.REJECT),))
     with docstore.open(tmp_path / "store", create=True, durability="none", schema=given) as store:
         assert store.schema.policy(VerdictKind.EXACT) is Policy.REJECT
-
-
-@pytest.mark.parametrize("policy", [Policy.REFERENCE, Policy.REJECT_ANY])
-def test_policies_for_exact_duplicates(store: docstore.DocumentStore, policy: Policy) -> None:
-    body = page(words(10, 400))
-    put(store, "https://a.example/", body)
-    before = store.stored_bytes()
-    result = put(store, "https://b.example/", body, policies={VerdictKind.EXACT: policy})
-    found = store.get("https://b.example/")
-    if policy is Policy.REJECT_ANY:
-        assert (result.stored, found) == ("rejected", None)
-        assert [(url, verdict.of_url) for url, _, verdict in store.rejected()] == [
-            ("https://b.example/", "https://a.example/")
-        ]
-        known = put(store, "https://b.example/", body, policies={VerdictKind.EXACT: policy})
-        assert (known.stored, known.verdict.kind) == ("known", VerdictKind.EXACT)
-    else:
-        assert result.stored == "reference"
-        assert found is not None and (found.body, found.newest.served_from) == (body, "https://a.example/")
-        assert store.stored_bytes() - before < len(body)  # the text alone was written
 
 
 def test_reference_stores_a_near_duplicate_as_a_delta_and_outlives_its_canonical(
@@ -184,20 +132,6 @@ def test_reference_stores_a_near_duplicate_as_a_delta_and_outlives_its_canonical
     assert (promoted.verdict.kind, promoted.verdict.of_url) == (VerdictKind.EXACT, "https://b.example/")
 
 
-def test_deleted_pages_leave_no_phantom_duplicates(store: docstore.DocumentStore) -> None:
-    text = words(12, 200)
-    put(store, "https://a.example/", page(text))
-    assert store.delete("https://a.example/")
-    assert not store.delete("https://a.example/")
-    for number, body in enumerate((page(text), page(changed(text, 2, 3)))):
-        result = put(store, f"https://b.example/{number}", body)
-        assert result.verdict.of_url != "https://a.example/"
-    again = put(store, "https://a.example/", page(words(13, 200)), T0 - DAY)
-    assert again.verdict.kind is VerdictKind.NEW
-    found = store.get("https://a.example/")
-    assert found is not None and found.timestamp == T0 - DAY
-
-
 def test_an_error_page_is_never_the_canonical_of_a_good_one(store: docstore.DocumentStore) -> None:
     body = page(words(14, 100))
     put(store, "https://a.example/gone", body, status=404)
@@ -205,17 +139,6 @@ def test_an_error_page_is_never_the_canonical_of_a_good_one(store: docstore.Docu
     assert good.verdict.kind is VerdictKind.NEW
     other_error = put(store, "https://c.example/gone", body, status=404)
     assert other_error.verdict.kind is VerdictKind.EXACT
-
-
-def test_put_pages_answers_in_order_and_refuses_without_stopping(store: docstore.DocumentStore) -> None:
-    pages = [Page(f"https://a.example/{n}", page(words(n, 60)), 200, HTML, T0) for n in range(600)]
-    pages.insert(3, Page("no url at all", b"x"))
-    results = list(store.put_pages(pages))
-    assert [r.url for r in results] == [p.url for p in pages]
-    assert results[3].stored == "refused" and "scheme" in results[3].error
-    assert sum(r.stored == "body" for r in results) == 600
-    with pytest.raises(InvalidArgument, match="scheme"):
-        store.put_page("no url at all", b"x")
 
 
 def test_any_number_of_threads_gives_the_same_store(tmp_path: Path) -> None:
@@ -275,16 +198,6 @@ def test_the_same_input_again_writes_nothing(tmp_path: Path) -> None:
         assert store.stored_bytes() == size
 
 
-def test_a_reopened_store_judges_against_what_it_holds(tmp_path: Path) -> None:
-    text = words(16, 300)
-    with docstore.open(tmp_path / "s", create=True) as store:
-        put(store, "https://a.example/", page(text))
-    with docstore.open(tmp_path / "s") as store:
-        near = put(store, "https://b.example/", page(changed(text, 1, 5)))
-        assert (near.verdict.kind, near.verdict.of_url) == (VerdictKind.NEAR, "https://a.example/")
-        assert list(check(store.opened)) == []
-
-
 def test_weak_checksums_never_decide_alone(tmp_path: Path) -> None:
     schema = docstore.Schema(checksum="adler32")
     twins = adler_twins()
@@ -319,31 +232,6 @@ def test_similar_asks_without_storing(store: docstore.DocumentStore) -> None:
     assert store.similar(page(words(99, 300))) == []
 
 
-def test_a_dry_run_gives_every_verdict_and_writes_nothing(store: docstore.DocumentStore) -> None:
-    text = words(18, 200)
-    put(store, "https://a.example/", page(text))
-    before = list(store.cells.scan())
-    dry = store.dry_run()
-    kinds = [put(dry, f"https://b.example/{n}", page(changed(words(19, 200), n, n))).verdict.kind for n in range(3)]
-    kinds.append(put(dry, "https://c.example/", page(text)).verdict.kind)
-    dry.close()
-    assert kinds == [VerdictKind.NEW, VerdictKind.NEAR, VerdictKind.NEAR, VerdictKind.EXACT]
-    assert list(store.cells.scan()) == before
-
-
-def test_redirects_and_variants_are_followed_when_asked(store: docstore.DocumentStore) -> None:
-    put(store, "https://www.a.example/new", page(words(20, 50)))
-    store.put_page("https://www.a.example/old", b"", status=301, headers={"Location": "/new"}, fetched_at=T0)
-    plain = store.get("https://www.a.example/old")
-    assert plain is not None and plain.status == 301
-    followed = store.get("https://www.a.example/old", follow_redirects=True)
-    assert followed is not None
-    assert (followed.url, followed.via) == ("https://www.a.example/new", ("https://www.a.example/old",))
-    assert store.get("http://a.example/new") is None
-    variant = store.get("http://a.example/new", variants=True)
-    assert variant is not None and variant.via == ("http://a.example/new",)
-
-
 def test_a_closed_store_says_so(tmp_path: Path) -> None:
     store = docstore.open(tmp_path / "s", create=True)
     store.close()
@@ -368,25 +256,6 @@ def test_of_many_threads_with_one_body_exactly_one_is_new(store: docstore.Docume
     for thread in threads:
         thread.join()
     assert (len(kinds), kinds.count(VerdictKind.NEW), kinds.count(VerdictKind.EXACT)) == (40, 1, 39)
-
-
-def test_readers_go_on_while_pages_are_written(store: docstore.DocumentStore) -> None:
-    put(store, "https://a.example/", page(words(31, 100)))
-    wrong: list[object] = []
-    done = threading.Event()
-
-    def read() -> None:
-        while not done.is_set():
-            found = store.get("https://a.example/")
-            if found is None or found.body != page(words(31, 100)):
-                wrong.append(found)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    list(store.put_pages([Page(f"https://b.example/{n}", page(words(n, 80)), 200, HTML, T0) for n in range(300)]))
-    done.set()
-    reader.join()
-    assert wrong == []
 
 
 def test_a_second_process_is_told_who_holds_the_store(store: docstore.DocumentStore) -> None:
@@ -423,14 +292,3 @@ def test_another_schema_is_refused_and_a_newer_format_too(tmp_path: Path) -> Non
     (tmp_path / "s" / "FORMAT").write_bytes(b"something else")
     with pytest.raises(docstore.CorruptionError):
         docstore.open(tmp_path / "s")
-
-
-def test_a_late_capture_does_not_lend_its_text_to_a_later_visit(store: docstore.DocumentStore) -> None:
-    url, text, between = "https://a.example/", words(40, 60), words(41, 60)
-    put(store, url, page(text), T0)
-    assert put(store, url, page(text), T0 + 2 * DAY).stored == "confirmed"
-    put(store, url, page(between), T0 + DAY)
-    for at, expected in ((0, text), (DAY, between), (2 * DAY, text)):
-        found = store.get(url, at=T0 + at)
-        assert found is not None and found.text is not None
-        assert (found.body, found.text.split()) == (page(expected), expected)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +17,6 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.capture import ClusterPlace, decode_cluster_place
 from docstore.model.keys import row_key
 from docstore.model.types import Page, ReadSpec, VerdictKind
-from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.sweep import pairs as sweep_pairs
 from docstore.sweep import texts as sweep_texts
@@ -32,12 +29,6 @@ from tests.pages import changed, page, words
 CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"
 SECOND = 1_000_000
 BASE = "https://example.com/"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
-        yield opened
 
 
 def put(store: DocumentStore, url: str, body: bytes, at: int = 1, status: int = 200, **headers: str) -> None:
@@ -521,30 +512,3 @@ def test_pages_stored_by_reference_are_swept_and_rejected_pages_are_not(tmp_path
     assert len(found[docstore.Policy.FLAG]) == 6
     assert found[docstore.Policy.REFERENCE] == found[docstore.Policy.FLAG]
     assert found[docstore.Policy.REJECT] == []
-
-
-def test_a_sweep_that_is_really_killed_leaves_a_sound_store(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "store", create=True, durability="none") as store:
-        list(store.put_pages(sample_pages()))
-    shutil.copytree(tmp_path / "store", tmp_path / "whole")
-    script = """
-import os, signal, sys, docstore
-from docstore.sweep import pages as sweep_pages
-from docstore.sweep.job import SweepOptions, sweep
-sweep_pages.GROUP_CAPTURES = 4
-calls = 0
-def kill(stage, done, total):
-    global calls
-    calls += stage == "columns"
-    if calls == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-sweep(docstore.open(sys.argv[1]), SweepOptions(threads=1), kill)
-"""
-    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "store")], check=False)
-    assert killed.returncode == -9
-    with docstore.open(tmp_path / "store") as store, docstore.open(tmp_path / "whole") as whole:
-        begun = places(store)
-        assert sweep(store).written + len(begun) == sweep(whole).written
-        assert len(begun) >= 12
-        assert places(store) == places(whole)
-        assert list(check(store.opened)) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +22,6 @@ CLOCK = itertools.count()
 NOTICE = words(1, 200)
 LAMP, KNIFE, VASE = "Blue enamel lamp - Shop", "Kitchen knife - Shop", "Glass vase - Shop"
 MENU = f"<ul>{''.join(f'<li><a href=/{word}>{word}</a>' for word in words(9, 300))}</ul>".encode()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
-        yield opened
 
 
 def put(store: docstore.DocumentStore, name: str, title: str, text: list[str], menu: bytes = b"") -> docstore.Verdict:

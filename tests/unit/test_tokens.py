@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import html
 import re
-import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from counts import few, share
+from counts import few
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -151,21 +150,6 @@ def test_possessive_repeats_save_time_and_change_nothing(source: str) -> None:
     for expression in (grammar.MARKUP, grammar.ATTRIBUTE):
         plain = re.compile(re.sub(r"([*+?])\+", r"\1", expression.pattern))
         assert plain.split(source) == expression.split(source)
-
-
-@pytest.mark.parametrize(
-    "unit",
-    ["<", "<a ", '<a "', '<a x="', "<!--", "&", "</", "<script>", "<plaintext>", "</plaintext>", "<!---", "<a b",
-     "=", " ", "&#", "&#x1", "&a", "<title></titl", "--!", "<a\n"],
-)  # fmt: skip
-@pytest.mark.parametrize("start", ["", "<a ", "<script>", "<!--"])
-def test_very_many_of_one_piece_take_linear_time(start: str, unit: str) -> None:
-    source = start + unit * (share(1 << 20, 8) // len(unit))
-    begun = time.process_time()
-    for attribute_source in split(source).attributes:
-        attributes(attribute_source)
-    decode_text(source)
-    assert time.process_time() - begun < share(20, 8)
 
 
 def test_references_in_text_equal_the_standard_library() -> None:

@@ -21,6 +21,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.storage.bases import Base, value_name
+from docstore.storage.cache import ENTRY_BYTES, MB, SHARES
 from docstore.storage.values import (
     encode_absent,
     encode_inline,
@@ -29,7 +30,6 @@ from docstore.storage.values import (
     parse_cell_value,
     raw_bytes_of,
 )
-from docstore.tablets import codec as codec_module
 from docstore.tablets.codec import (
     Dictionary,
     Encoded,
@@ -145,7 +145,7 @@ def test_dictionaries_for_reading_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     random_contents = [random.Random(seed).randbytes(20_000) for seed in range(12)]
     contents = {value_name(content): content for content in random_contents}
     dictionaries = [Dictionary(content) for content in contents.values()]
-    monkeypatch.setattr(codec_module, "DECODING_BYTES", most * max(map(len, contents.values())))
+    monkeypatch.setitem(SHARES, "dictionaries", (most * (ENTRY_BYTES + max(map(len, contents.values()))) / MB, 0))
     codec = ValueCodec()
     raw = page(99, 300)
     records = [record_of(raw, encode(raw, dictionary=one)) for one in dictionaries]

@@ -11,7 +11,8 @@ from pages import changed, page, words
 from stores import change_capture, damage_value
 
 import docstore
-from docstore.archives.export import Selection, pages
+from docstore.archives.export import pages
+from docstore.archives.selection import Selection
 from docstore.model.capture import BODY, VERDICT
 from docstore.model.format import CAPTURE_FAMILY
 from docstore.model.types import (
@@ -28,7 +29,6 @@ from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
 from docstore.sweep.clusters import Survivors
 from docstore.sweep.job import sweep
-from docstore.sweep.reindex import reindex
 from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html; charset=utf-8"), ("ETag", '"one"'))
@@ -37,12 +37,6 @@ SECOND = 1_000_000
 T0 = 1_700_000_000_000_000
 URL, OTHER, THIRD = "https://a.example/", "https://b.example/", "https://c.example/"
 TEXT, BETWEEN = words(40, 80), words(41, 80)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True) as opened:
-        yield opened
 
 
 def put(store: docstore.DocumentStore, url: str, text: list[str], day: int, status: int = 200) -> docstore.PutResult:
@@ -85,18 +79,6 @@ def test_a_304_shows_no_text_or_status_of_a_late_capture(store: docstore.Documen
         assert list(check(store.opened)) == [], stage
     again = put(store, URL, TEXT, 4)
     assert (again.previous, again.stored) == (Previous.SAME_BYTES, "confirmed")
-
-
-def test_a_second_304_confirms_what_the_first_did(store: docstore.DocumentStore) -> None:
-    put(store, URL, TEXT, 0)
-    visit(store, URL, 2)
-    visit(store, URL, 4)
-    put(store, URL, BETWEEN, 1)
-    put(store, URL, BETWEEN, 3)
-    assert [shown(store, day)[2] == TEXT for day in range(5)] == [True, False, True, False, True]
-    newest = store.get(URL)
-    assert newest is not None and newest.newest.verdict is not None
-    assert (newest.newest.verdict.stored, newest.newest.verdict.reason) == ("confirmed", "not_modified")
 
 
 @pytest.mark.parametrize("with_body", [True, False])
@@ -157,34 +139,6 @@ def test_a_304_that_came_before_its_page_confirms_it(store: docstore.DocumentSto
     put(store, URL, BETWEEN, 1)  # it named no bytes, so it confirms what stands before it
     assert shown(store, 2) == (200, page(BETWEEN), BETWEEN)
     assert store.stats()["totals"]["visits"] == 1
-
-
-def bounded(folder: Path, versions: int) -> docstore.DocumentStore:
-    schema = Schema(captures=GCPolicy(max_versions=versions))
-    return docstore.open(folder / "store", create=True, schema=schema, durability="none")
-
-
-def test_a_version_of_several_visits_is_sound_and_seen(tmp_path: Path) -> None:
-    with bounded(tmp_path, 1) as store:
-        put(store, URL, TEXT, 0)
-        put(store, URL, TEXT, 2)
-        store.compact()
-        assert list(check(store.opened)) == []
-        assert reindex(store, dry_run=True).unseen == 0
-        assert put(store, OTHER, TEXT, 3).verdict.kind is VerdictKind.EXACT
-
-
-def test_a_visit_keeps_the_capture_that_it_confirms(tmp_path: Path) -> None:
-    with bounded(tmp_path, 2) as store:
-        put(store, URL, TEXT, 0)
-        visit(store, URL, 2)
-        put(store, URL, BETWEEN, 1)  # of three versions in a row the oldest would go
-        for _ in range(2):
-            assert [shown(store, day)[2] for day in (0, 1, 2)] == [TEXT, BETWEEN, TEXT]
-            assert reindex(store, dry_run=True).unseen == 0
-            store.compact()
-        assert put(store, OTHER, TEXT, 3).verdict.kind is VerdictKind.EXACT
-        assert list(check(store.opened)) == []
 
 
 # --- what a policy counts

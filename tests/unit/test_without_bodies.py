@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import docstore
-from docstore.archives.export import Selection, pages
+from docstore.archives.export import pages
+from docstore.archives.selection import Selection
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Page, Policy, Schema, VerdictKind
 from docstore.reports.check import check

@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 
 import docstore
 from docstore.archives.arrow import LAYOUTS, write_parquet
-from docstore.archives.export import Selection, WarcExport, export
+from docstore.archives.export import WarcExport, export
 from docstore.archives.ingest import IngestOptions, ingest
 from docstore.archives.reader import read
+from docstore.archives.selection import Selection
 from docstore.store import DocumentStore
 from tools.bench.harness import Section, fresh_store, load_pages, one_core, run_commands
 
@@ -31,7 +32,7 @@ ALL = Selection(versions=None)
 PEAK = """
 import re, sys
 from docstore.archives.arrow import write_parquet
-from docstore.archives.export import Selection
+from docstore.archives.selection import Selection
 import docstore
 with docstore.open(sys.argv[1], read_only=True) as store, open("/dev/null", "wb") as stream:
     if sys.argv[2] != "nothing":

@@ -4,7 +4,8 @@
 
 Each scenario writes N pages that meet at one place of the store: one body under many URLs, one URL with many bodies, a
 page that many others refer to.  A page's cost is printed for each twentieth of N (a thousand of 20,000), and the ratio
-of the last to the first, which should stay near 1.  A scenario is cut off after S seconds of processor time.
+of the last to the first, which should stay near 1.  A scenario is cut off after S seconds of processor time.  Of the
+scenario `versions` the history of its URL is read, too.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ SCENARIOS: dict[str, Scenario] = {
     "one-time": Scenario(
         "Different bodies at one URL and time", lambda n, _: Page("http://a.example/", body(n, 30), fetched_at=START)
     ),
+    "versions": Scenario("One URL with ever other bodies", lambda n, _: _at("http://a.example/", body(n, 30), n)),
     "two-statuses": Scenario("One body that came with 404 and, later, with 200", _two_statuses),
     "two-bodies": Scenario(
         "One URL that flips between two bodies", lambda n, _: _at("http://a.example/", body(n % 2), n)
@@ -120,6 +122,18 @@ def measure(scenario: Scenario, count: int, most_seconds: float) -> list[float]:
     return found
 
 
+def read_history(count: int) -> float:
+    """Seconds of processor time for the history of a URL with so many versions: the best of three."""
+    found: list[float] = []
+    with fresh_store() as store:
+        _write(store, (SCENARIOS["versions"].page(number, count) for number in range(count)))
+        for _ in range(3):
+            before = time.process_time()
+            assert len(store.history("http://a.example/")) == count
+            found.append(time.process_time() - before)
+    return min(found)
+
+
 def main(*, pages: int = PAGES, only: tuple[str, ...] = tuple(SCENARIOS), seconds: float = SECONDS) -> Section:
     """What a page costs as pages of its kind become many, at most so many seconds for a kind."""
     step = max(1, pages // SLICES)
@@ -133,6 +147,8 @@ def main(*, pages: int = PAGES, only: tuple[str, ...] = tuple(SCENARIOS), second
         about = SCENARIOS[name].about
         section.rows.append((f"{about}{reached}", *cells, f"{found[-1] / found[0]:.2f}"))
         print(name, " ".join(f"{one:.0f}" for one in found), flush=True)
+    if "versions" in only:
+        section.notes.append(f"The history of a URL with {pages:,} versions takes {read_history(pages):.2f} s.")
     return section
 
 

@@ -31,12 +31,13 @@ from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Page, PutResult
 from docstore.storage.bases import BaseRows
+from docstore.storage.cache import Memory
 from docstore.store import DocumentStore, now_micros
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
-from docstore.tablets.values import MAX_CACHED_BASES_BYTES, LocalValues
+from docstore.tablets.values import LocalValues
 from docstore.writing import writer
 from docstore.writing.batch import Bases, View
 from docstore.writing.encode import Encoder
@@ -265,7 +266,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
         (
             (Bases, "at"),
             (Bases, "new_rows"),
-            (BaseRows, "value_of_likely_absent"),
+            (BaseRows, "cell_value"),
         ),
     ),
     (
@@ -425,7 +426,7 @@ def read(pages: Sequence[Page], command: str) -> Section:
     bodies_bytes = sum(len(page.body) for page in pages)
     section.notes.append(
         f"{READS} random pages of {len(pages)}, {ROUNDS} rounds after one that warms; all is in the page cache. "
-        f"Bodies are {bodies_bytes / MAX_CACHED_BASES_BYTES:.1f} times the cache of bases. "
+        f"Bodies are {bodies_bytes / Memory().share('decoded bases'):.1f} times the cache of bases. "
         "For many sites pages take turns."
     )
     return section

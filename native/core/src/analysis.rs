@@ -148,7 +148,7 @@ impl Analyser {
         tokens::split(source, &mut self.tags, &mut self.names);
         page.encoding.clear();
         page.declared = page::read(source, &self.tags, links, &mut self.line);
-        let kept = self.left_out.read(source, &self.tags);
+        let kept = self.left_out.read(source, &mut self.tags);
         page.declared.headings = page::headings(source, kept, &mut self.line);
         match self.options.extractor {
             Extractor::Visible => visible(source, kept, &mut self.flow),

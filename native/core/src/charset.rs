@@ -89,7 +89,7 @@ pub fn decode_told<'a>(body: &'a [u8], content_type: &str) -> (Decoded<'a>, Orig
     let head = &body[..body.len().min(PRESCAN_BYTES)];
     let has_zero = memchr::memchr(0, head).is_some();
     let of_header = of_content_type(content_type).filter(|&name| !is_utf_16(name) || has_zero);
-    if let Some(name) = wide(head).filter(|_| has_zero) {
+    if let Some(name) = has_zero.then(|| wide(head)).flatten() {
         return (decode_as(body, name), if of_header == Some(name) { Origin::Http } else { Origin::Guessed });
     }
     let early = || [(of_header, Origin::Http), (of_meta(head), Origin::Meta), (of_xml(head), Origin::Xml)];

@@ -14,6 +14,7 @@ use crate::names::{
 };
 use crate::page::{is_space, values};
 use crate::references::decode;
+use crate::sixteen;
 use crate::tokens::{mentions, Tag};
 use crate::wide::{self, Bytes, Groups};
 
@@ -25,11 +26,28 @@ const EDIT_WORDS: [&str; 8] = ["edit", "edit source", "bearbeiten", "modifier", 
 const PILCROW: &str = "¶";
 const SIGN_BYTES: usize = 24;
 const REACH: usize = 16;
-const HIDDEN_SHARE: usize = 2;
-const PANEL_BYTES: usize = 200;
-const LINK_BYTES: usize = 80;
-const PANEL_WORDS: [&str; 4] = ["accordion", "collaps", "labelledby", "panel"];
-const HIDING: [&str; 4] = ["idden", "IDDEN", "isplay", "ISPLAY"];
+const HIDDEN_SHARE: u32 = 2;
+const PANEL_BYTES: u32 = 200;
+const LINK_BYTES: u32 = 80;
+/// Words in attributes that may matter, and what they may mean.
+const WORDS: [(&str, u8); 12] = [
+    ("idden", HIDES),
+    ("IDDEN", HIDES),
+    ("isplay", HIDES),
+    ("ISPLAY", HIDES),
+    ("editsection", IS_SIGN),
+    ("headerlink", IS_SIGN),
+    ("secedit", IS_SIGN),
+    ("button", IS_BUTTON),
+    ("accordion", IS_PANEL),
+    ("collaps", IS_PANEL),
+    ("labelledby", IS_PANEL),
+    ("panel", IS_PANEL),
+];
+const HIDES: u8 = 1;
+const IS_SIGN: u8 = 2;
+const IS_BUTTON: u8 = 4;
+const IS_PANEL: u8 = 8;
 
 /// By start tag: open elements on top that it ends.
 static ENDS: [&[u32]; KNOWN] = {
@@ -56,16 +74,21 @@ struct Open {
     element: u32,
     tag: u32,
     why: Option<Why>,
+    is_panel: bool,
     /// Another name for its tags.
     becomes: Option<u32>,
 }
 
 /// An element that may be left out, from its start tag to the tag that ends it, which may be its own end tag.
 struct Span {
+    /// The start tag, as it was read.
+    tag: Tag,
     first: usize,
     last: usize,
     is_closed: bool,
     why: Why,
+    /// By a word of its attributes.
+    is_panel: bool,
 }
 
 /// A page's tags without what is no text, and the places of its signs in the source, ascending.
@@ -76,69 +99,82 @@ pub struct Kept<'a> {
 }
 
 /// First bytes by which words are told apart.
-const READ_AHEAD: usize = 4;
+const READ_AHEAD: usize = 3;
 
-/// Looks for `HIDING`, `LINK_NAMES` and "button" in a source, all at once.
+/// Looks for `WORDS` in the attributes of start tags; gives whether a tag may be left out, or change what another is.
 struct FindWords<'a> {
     source: &'a [u8],
-    places: &'a mut Vec<u32>,
+    tags: &'a [Tag],
+    found: &'a mut Vec<(u32, u8)>,
 }
 
 impl wide::Work for FindWords<'_> {
-    type Made = ();
+    type Made = bool;
 
     #[inline(always)]
-    fn on<B: Bytes>(self) {
+    fn on<B: Bytes>(self) -> bool {
         static GROUPS: OnceLock<Groups<READ_AHEAD>> = OnceLock::new();
-        let words = || HIDING.iter().chain(&LINK_NAMES).chain(&["button"]).map(|word| word.as_bytes());
-        let groups = GROUPS.get_or_init(|| groups::of(words().map(groups::as_written), &[]));
-        self.places.clear();
-        for start in (0..self.source.len()).step_by(B::COUNT) {
-            let mut places = B::in_a_group(self.source, start, groups);
-            while places != 0 {
-                let place = start + places.trailing_zeros() as usize;
-                if self.source.get(place..).is_some_and(|rest| words().any(|word| rest.starts_with(word))) {
-                    self.places.push(place as u32);
+        let groups =
+            GROUPS.get_or_init(|| groups::of(WORDS.iter().map(|(word, _)| groups::as_written(word.as_bytes())), &[]));
+        self.found.clear();
+        let mut may_change = false;
+        for (number, tag) in self.tags.iter().enumerate() {
+            if tag.name & 1 != 0 {
+                continue;
+            }
+            may_change |= properties(tag.name) & names::LEFT_OUT != 0 || tag.name >> 1 == NAME_BUTTON;
+            let (mut meanings, end) = (0, tag.content as usize - 1);
+            for start in (tag.attributes as usize..end).step_by(B::COUNT) {
+                let mut places = B::in_a_group(self.source, start, groups);
+                while places != 0 && start + (places.trailing_zeros() as usize) < end {
+                    let rest = &self.source[start + places.trailing_zeros() as usize..];
+                    let begins = rest.first_chunk::<READ_AHEAD>();
+                    let may_be = |word: &str| word.as_bytes().first_chunk() == begins;
+                    let word = WORDS.iter().find(|(word, _)| may_be(word) && rest.starts_with(word.as_bytes()));
+                    meanings |= word.map_or(0, |&(_, meaning)| meaning);
+                    places &= places - 1;
                 }
-                places &= places - 1;
+            }
+            if meanings != 0 {
+                self.found.push((number as u32, meanings));
+                may_change |= meanings != IS_PANEL;
             }
         }
+        may_change
     }
 }
 
 /// Buffers of the pass.
 #[derive(Default)]
 pub struct LeftOut {
-    tags: Vec<Tag>,
     stack: Vec<Open>,
     /// By name: how many are open.
     counts: Vec<u32>,
     heads: u32,
     headings: u32,
     spans: Vec<Span>,
-    /// Where words stand that may hide an element or name a link sign.
-    places: Vec<u32>,
+    /// Numbers of the tags with one of `WORDS` in their attributes, ascending, and what these may mean.
+    found: Vec<(u32, u8)>,
     signs: Vec<Range<u32>>,
 }
 
 impl LeftOut {
-    /// The page's tags without what is no text, and its signs.
+    /// Take out of a page's tags what is no text, and find its signs.
     #[inline(never)]
-    pub fn read(&mut self, source: &[u8], tags: &[Tag]) -> Kept<'_> {
-        self.tags.clear();
-        self.tags.extend_from_slice(tags);
-        wide::run(FindWords { source, places: &mut self.places });
+    pub fn read<'a>(&'a mut self, source: &[u8], tags: &'a mut Vec<Tag>) -> Kept<'a> {
         self.spans.clear();
-        if self.has_candidates(tags) {
+        self.signs.clear();
+        if wide::run(FindWords { source, tags, found: &mut self.found }) {
             self.find_spans(source, tags);
         }
-        self.signs.clear();
-        self.spans.sort_unstable_by_key(|span| span.first);
         if !self.spans.is_empty() {
+            self.spans.sort_unstable_by_key(|span| span.first);
             self.drop_spans(source, tags);
         }
-        for number in 0..self.tags.len().saturating_sub(1) {
-            self.find_sign(source, number);
+        for number in 0..tags.len().saturating_sub(1) {
+            if matches!(tags[number].name >> 1, NAME_A | NAME_SPAN) && tags[number].name & 1 == 0 {
+                self.find_sign(source, tags, number);
+            }
         }
         self.signs.sort_unstable_by_key(|sign| (sign.start, sign.end));
         self.signs.dedup_by(|next, sign| {
@@ -146,27 +182,17 @@ impl LeftOut {
             sign.end = if is_within { sign.end.max(next.end) } else { sign.end };
             is_within
         });
-        Kept { tags: &self.tags, signs: &self.signs }
+        Kept { tags, signs: &self.signs }
     }
 
-    /// Whether a tag may hide an element, or change what another one is; most pages have none.
-    fn has_candidates(&self, tags: &[Tag]) -> bool {
-        let mut places = self.places.iter().copied().peekable();
-        tags.iter().filter(|tag| tag.name != NOTHING && tag.name & 1 == 0).any(|tag| {
-            while places.next_if(|&place| place < tag.attributes).is_some() {}
-            properties(tag.name) & names::LEFT_OUT != 0
-                || tag.name >> 1 == NAME_BUTTON
-                || places.peek().is_some_and(|&place| place < tag.content)
-        })
-    }
-
-    fn find_spans(&mut self, source: &[u8], tags: &[Tag]) {
+    fn find_spans(&mut self, source: &[u8], tags: &mut [Tag]) {
         self.stack.clear();
         self.counts.clear();
         self.counts.resize(KNOWN, 0);
         (self.heads, self.headings) = (0, 0);
-        let mut next_place = 0;
-        for (number, tag) in tags.iter().enumerate() {
+        let mut next_found = 0;
+        for number in 0..tags.len() {
+            let tag = tags[number];
             if tag.name == NOTHING {
                 continue;
             }
@@ -174,23 +200,24 @@ impl LeftOut {
             let kind = properties(tag.name);
             if tag.name & 1 == 1 {
                 if self.counts.get(element as usize).is_some_and(|&count| count != 0) && self.closes(element) {
-                    while self.pop(number, tag.name) != Some(element) {}
+                    while self.pop(tags, number, tag.name) != Some(element) {}
                 }
                 continue;
             }
             let implied = ENDS.get(element as usize).copied().unwrap_or(&[]);
             while self.stack.last().is_some_and(|top| implied.contains(&top.element)) {
-                self.pop(number, tag.name);
-            }
-            while self.places.get(next_place).is_some_and(|&place| place < tag.attributes) {
-                next_place += 1;
+                self.pop(tags, number, tag.name);
             }
             let attributes = tag.attributes(source);
-            let is_candidate = self.places.get(next_place).is_some_and(|&place| place < tag.content);
-            let is_hidden = is_candidate && element != NAME_HTML && element != NAME_BODY && hides(attributes);
+            let found = self.found.get(next_found).filter(|found| found.0 as usize == number);
+            next_found += usize::from(found.is_some());
+            let meanings = found.map_or(0, |found| found.1);
+            let is_panel = meanings & IS_PANEL != 0;
+            let is_hidden = meanings & HIDES != 0 && element != NAME_HTML && element != NAME_BODY && hides(attributes);
             if kind & names::CHILDLESS != 0 {
                 if is_hidden && kind & names::RAW != 0 && element != NAME_NOFRAMES {
-                    self.spans.push(Span { first: number, last: number, is_closed: false, why: Why::Hidden });
+                    let (first, last, why) = (number, number, Why::Hidden);
+                    self.spans.push(Span { tag, first, last, is_closed: false, why, is_panel });
                 }
                 continue;
             }
@@ -203,12 +230,12 @@ impl LeftOut {
                 becomes = if self.heads != 0 {
                     Some(NOTHING)
                 } else {
-                    has_word(attributes, &ACCORDIONS).then_some(NAME_SUMMARY << 1)
+                    (is_panel && has_word(attributes, &ACCORDIONS)).then_some(NAME_SUMMARY << 1)
                 };
-            } else if self.headings != 0 && is_button(attributes) {
+            } else if self.headings != 0 && meanings & IS_BUTTON != 0 && is_button(attributes) {
                 becomes = Some(NOTHING);
             }
-            let why = if is_candidate && has_word(attributes, &LINK_NAMES) {
+            let why = if meanings & IS_SIGN != 0 && has_word(attributes, &LINK_NAMES) {
                 Some(Why::Sign)
             } else if kind & names::LEFT_OUT != 0 {
                 Some(Why::Named)
@@ -221,14 +248,14 @@ impl LeftOut {
             self.counts[element as usize] += 1;
             self.heads += u32::from(kind & names::HEAD != 0);
             self.headings += u32::from(kind & names::HEADING != 0);
-            self.stack.push(Open { element, tag: number as u32, why, becomes });
+            self.stack.push(Open { element, tag: number as u32, why, is_panel, becomes });
         }
-        while self.pop(tags.len(), NOTHING).is_some() {}
+        while self.pop(tags, tags.len(), NOTHING).is_some() {}
     }
 
     /// Close the last open element at a tag of that name; gives its own.
     #[inline(always)]
-    fn pop(&mut self, at: usize, closing: u32) -> Option<u32> {
+    fn pop(&mut self, tags: &mut [Tag], at: usize, closing: u32) -> Option<u32> {
         let open = self.stack.pop()?;
         let kind = properties(open.element << 1);
         self.counts[open.element as usize] -= 1;
@@ -236,12 +263,12 @@ impl LeftOut {
         self.headings -= u32::from(kind & names::HEADING != 0);
         let (first, is_closed) = (open.tag as usize, closing == open.element << 1 | 1);
         if let Some(why) = open.why {
-            self.spans.push(Span { first, last: at, is_closed, why });
+            self.spans.push(Span { tag: tags[first], first, last: at, is_closed, why, is_panel: open.is_panel });
         }
         if let Some(name) = open.becomes {
-            self.tags[first].name = name;
+            tags[first].name = name;
             if is_closed {
-                self.tags[at].name = name | 1;
+                tags[at].name = name | 1;
             }
         }
         Some(open.element)
@@ -265,101 +292,97 @@ impl LeftOut {
     }
 
     /// Drop the tags of the spans, and let the tags around them swallow their text.
-    fn drop_spans(&mut self, source: &[u8], tags: &[Tag]) {
-        let start_of = |number: usize| tags.get(number).map_or(source.len(), |tag| tag.start as usize);
-        let mut before = Vec::with_capacity(tags.len() + 2);
-        before.extend([0, start_of(0)]);
-        for (number, tag) in tags.iter().enumerate() {
-            before.push(before[number + 1] + start_of(number + 1) - tag.end as usize);
+    fn drop_spans(&mut self, source: &[u8], tags: &mut Vec<Tag>) {
+        // Of each tag: how much text stands before it, up to its start; at the end, that of the page.
+        let mut before = Vec::with_capacity(tags.len() + 1);
+        let (mut held, mut end) = (0, 0);
+        for tag in &*tags {
+            held += tag.start - end;
+            end = tag.end;
+            before.push(held);
         }
-        let total = before[tags.len() + 1];
+        before.push(held + source.len() as u32 - end);
+        let total = before[tags.len()];
         let (mut read, mut written) = (0, 0);
-        for &Span { first, last, is_closed, why } in &self.spans {
-            let held = before[last + 1] - before[first + 1];
-            let kind = properties(tags[first].name);
+        for &Span { tag, first, last, is_closed, why, is_panel } in &self.spans {
             if first < read {
                 continue;
             }
+            let held = before[last] - before[first];
+            let is_inline = properties(tag.name) & names::INLINE != 0;
             if why == Why::Hidden {
-                let is_weighed = if kind & names::INLINE == 0 {
-                    let attributes = tags[first].attributes(source);
-                    held > PANEL_BYTES || PANEL_WORDS.iter().any(|word| has(attributes, word.as_bytes()))
+                let is_weighed = if is_inline {
+                    tag.name == NAME_A << 1 && held > LINK_BYTES
                 } else {
-                    tags[first].name == NAME_A << 1 && held > LINK_BYTES
+                    held > PANEL_BYTES || is_panel
                 };
                 if is_weighed || held * HIDDEN_SHARE > total {
                     continue;
                 }
             }
-            let is_within_line = kind & (names::INLINE | names::RUBY | names::RAW) != 0;
-            if why == Why::Sign || !is_within_line {
-                self.signs.push(tags[first].end..start_of(last) as u32);
+            let end = tags.get(last).map_or(source.len() as u32, |tag| tag.start);
+            if why == Why::Sign || properties(tag.name) & (names::INLINE | names::RUBY | names::RAW) == 0 {
+                self.signs.push(tag.end..end);
                 continue;
             }
-            self.tags.copy_within(read..=first, written);
+            tags.copy_within(read..first, written);
             written += first - read;
-            let mut tag = self.tags[written];
-            tag.name = NOTHING;
             if is_closed {
-                self.tags[last].name = NOTHING;
+                tags[last].name = NOTHING;
             }
-            tag.end = tag.end.max(start_of(last) as u32);
-            self.tags[written] = tag;
+            tags[written] = Tag { name: NOTHING, end: tag.end.max(end), ..tag };
             written += 1;
             read = last.max(first + 1);
         }
-        let left = self.tags.len() - read;
-        self.tags.copy_within(read.., written);
-        self.tags.truncate(written + left);
+        tags.copy_within(read.., written);
+        tags.truncate(tags.len() - (read - written));
     }
 
-    /// Note the text behind a tag, or the links in brackets that begin with it, if these are signs.
-    #[inline(always)]
-    fn find_sign(&mut self, source: &[u8], number: usize) {
-        let (tag, next) = (self.tags[number], self.tags[number + 1]);
-        let text = tag.end as usize..next.start as usize;
-        if text.len() > SIGN_BYTES || tag.name & 1 != 0 || text.is_empty() {
+    /// Note the text behind the start tag of a link or span, or the links in brackets that begin with it, if these are
+    /// signs.
+    fn find_sign(&mut self, source: &[u8], tags: &[Tag], number: usize) {
+        let (tag, next) = (tags[number], tags[number + 1]);
+        let (start, end) = (tag.end as usize, next.start as usize);
+        if end - start > SIGN_BYTES || start == end {
             return;
         }
         let is_link = tag.name == NAME_A << 1 && next.name == NAME_A << 1 | 1;
-        let may_be = matches!(tag.name >> 1, NAME_A | NAME_SPAN);
-        if is_link || (may_be && source[text].iter().any(|byte| matches!(byte, b'&' | 0xc2))) {
-            self.find_short(source, number, is_link);
+        let may_be_sign = (start..end).step_by(16).any(|place| {
+            let bytes = sixteen::load(source, place);
+            let special = bytes.equal(b'#') | bytes.equal(b'&') | bytes.high();
+            special.trailing_zeros() < (end - place) as u32
+        });
+        if may_be_sign {
+            let mut decoded = Vec::new();
+            decode(&source[start..end], false, &mut decoded);
+            let text = std::str::from_utf8(&decoded).unwrap_or_default().trim_matches(is_space);
+            let is_sign = is_link && LINK_SIGNS.contains(&text) && tag.attributes(source).contains(&b'#');
+            if is_sign || text == PILCROW {
+                self.signs.push(tag.end..next.start);
+            }
+        }
+        let before = source[..tag.start as usize].last();
+        if is_link && before.is_some_and(|&byte| byte == b'[' || is_blank(byte)) {
+            self.find_edit_links(source, tags, number);
         }
     }
 
-    #[inline(never)]
-    fn find_short(&mut self, source: &[u8], number: usize, is_link: bool) {
-        let tag = self.tags[number];
-        let next = self.tags[number + 1].start;
-        let mut decoded = Vec::new();
-        decode(&source[tag.end as usize..next as usize], false, &mut decoded);
-        let text = std::str::from_utf8(&decoded).unwrap_or_default().trim_matches(is_space);
-        let is_sign = is_link && LINK_SIGNS.contains(&text) && tag.attributes(source).contains(&b'#');
-        if is_sign || text == PILCROW {
-            self.signs.push(tag.end..next);
-        }
-        if is_link {
-            self.find_edit_links(source, number);
-        }
-    }
-
-    fn find_edit_links(&mut self, source: &[u8], number: usize) {
-        let begin = number.checked_sub(1).map_or(0, |before| self.tags[before].end as usize);
-        let ahead = &source[begin..self.tags[number].start as usize];
+    fn find_edit_links(&mut self, source: &[u8], tags: &[Tag], number: usize) {
+        let begin = number.checked_sub(1).map_or(0, |before| tags[before].end as usize);
+        let ahead = &source[begin..tags[number].start as usize];
         let Some(bracket) = ahead.iter().rposition(|&byte| !is_blank(byte)).filter(|&at| ahead[at] == b'[') else {
             return;
         };
         let mut last = number;
-        while last + 1 < self.tags.len() {
-            let (link, end) = (self.tags[last], self.tags[last + 1]);
+        while last + 1 < tags.len() {
+            let (link, end) = (tags[last], tags[last + 1]);
             let leads = EDIT_SIGNS.iter().any(|sign| mentions(link.attributes(source), sign));
             let text = source[link.end as usize..end.start as usize].trim_ascii().to_ascii_lowercase();
             let is_edit = leads || EDIT_WORDS.iter().any(|word| word.as_bytes() == text);
             if link.name != NAME_A << 1 || end.name != NAME_A << 1 | 1 || !is_edit {
                 return;
             }
-            let behind = self.tags.get(last + 2).map_or(source.len(), |tag| tag.start as usize);
+            let behind = tags.get(last + 2).map_or(source.len(), |tag| tag.start as usize);
             let behind = &source[end.end as usize..behind];
             let mut solid = behind.iter().enumerate().filter(|(_, &byte)| !is_blank(byte));
             match solid.next() {
@@ -374,16 +397,13 @@ impl LeftOut {
     }
 }
 
-/// Whether attributes, which are short, have a word.
-fn has(attributes: &[u8], word: &[u8]) -> bool {
-    attributes.windows(word.len()).any(|here| here == word)
+/// Whether attributes have a word, as it is written.
+fn has(attributes: &[u8], word: &str) -> bool {
+    memchr::memmem::find(attributes, word.as_bytes()).is_some()
 }
 
 /// Whether the attributes of a start tag hide its element.
 fn hides(attributes: &[u8]) -> bool {
-    if HIDING.iter().all(|sign| !has(attributes, sign.as_bytes())) {
-        return false;
-    }
     let [hidden, aria, style] = values(attributes, ["hidden", "aria-hidden", "style"]);
     let style = style.unwrap_or_default().to_ascii_lowercase().replace(' ', "");
     hidden.is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
@@ -394,7 +414,7 @@ fn hides(attributes: &[u8]) -> bool {
 
 /// Whether a class has one of some words; they are looked for in small letters first.
 fn has_word(attributes: &[u8], words: &[&str]) -> bool {
-    if words.iter().all(|word| !has(attributes, word.as_bytes())) {
+    if words.iter().all(|word| !has(attributes, word)) {
         return false;
     }
     let [class] = values(attributes, ["class"]);
@@ -403,6 +423,5 @@ fn has_word(attributes: &[u8], words: &[&str]) -> bool {
 }
 
 fn is_button(attributes: &[u8]) -> bool {
-    has(attributes, b"button")
-        && values(attributes, ["role"]).iter().flatten().any(|role| role.eq_ignore_ascii_case("button"))
+    values(attributes, ["role"]).iter().flatten().any(|role| role.eq_ignore_ascii_case("button"))
 }

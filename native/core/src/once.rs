@@ -5,11 +5,10 @@ use std::ops::Range;
 use crate::bytes;
 use crate::numbers::Numbers;
 use crate::outline::Outline;
+use crate::wide::{self, Bytes};
 
 const REPEATED_SENTENCE_WEIGHT: u64 = 40;
 const REPEATED_SHARE: u64 = 3;
-/// Folded text of so many bytes has that weight: half of it may be blanks, and the rest letters of two bytes.
-const SURE_BYTES: usize = 4 * REPEATED_SENTENCE_WEIGHT as usize;
 /// What may close a quote or a bracket behind the end of a sentence.
 const CLOSERS: [&str; 5] = ["\"", "'", ")", "”", "»"];
 /// Ends of sentences that no blank follows.
@@ -22,12 +21,33 @@ pub struct Once {
     known: Vec<Range<usize>>,
 }
 
+struct Find<'a> {
+    once: &'a mut Once,
+    page: &'a Outline,
+    text: &'a [u8],
+    kept: &'a [usize],
+}
+
+impl wide::Work for Find<'_> {
+    type Made = Vec<Range<usize>>;
+
+    #[inline(always)]
+    fn on<B: Bytes>(self) -> Self::Made {
+        self.once.find_on::<B>(self.page, self.text, self.kept)
+    }
+}
+
 impl Once {
     /// Places in the text of those lines and sentences of some blocks that stand there before.
     ///
     /// None if they are more than a third of all: then the page is about them.  A whole line goes first.  Headings are
     /// known, and stay; blocks with signs and preformatted ones are passed over.
     pub fn find(&mut self, page: &Outline, text: &[u8], kept: &[usize]) -> Vec<Range<usize>> {
+        wide::run(Find { once: self, page, text, kept })
+    }
+
+    #[inline(always)]
+    fn find_on<B: Bytes>(&mut self, page: &Outline, text: &[u8], kept: &[usize]) -> Vec<Range<usize>> {
         self.numbers.clear();
         self.known.clear();
         let preformatted = page.preformatted();
@@ -44,7 +64,7 @@ impl Once {
                 continue;
             }
             let before = repeated.len();
-            self.read_block(text, block.text.clone(), &mut repeated);
+            self.read_block::<B>(text, block.text.clone(), &mut repeated);
             if block.is_heading {
                 repeated.truncate(before);
             }
@@ -57,17 +77,17 @@ impl Once {
         repeated
     }
 
-    fn read_block(&mut self, text: &[u8], block: Range<usize>, repeated: &mut Vec<Range<usize>>) {
+    #[inline(always)]
+    fn read_block<B: Bytes>(&mut self, text: &[u8], block: Range<usize>, repeated: &mut Vec<Range<usize>>) {
         let mut start = block.start;
         while start < block.end {
             let end = memchr::memchr(b'\n', &text[start..block.end]).map_or(block.end, |at| start + at);
             if self.is_known(text, start..end) {
                 repeated.push(start..end);
             } else if end - start >= REPEATED_SENTENCE_WEIGHT as usize {
-                let is_plain = text[start..end].is_ascii();
                 let mut first = start;
                 while first < end {
-                    let next = sentence_end(&text[..end], first, is_plain);
+                    let next = sentence_end::<B>(text, first, end);
                     // The line itself is known by now.
                     if (first, next) != (start, end) && self.is_known(text, first..next) {
                         repeated.push(first..next);
@@ -85,49 +105,55 @@ impl Once {
         let end = range.end - usize::from(text[range.clone()].ends_with(b" "));
         let range = range.start..end;
         let own = &text[range.clone()];
-        if own.len() < REPEATED_SENTENCE_WEIGHT as usize
-            || (own.len() < SURE_BYTES && weight_of(own) < REPEATED_SENTENCE_WEIGHT)
-        {
+        // No character weighs more than its bytes.
+        if own.len() < REPEATED_SENTENCE_WEIGHT as usize {
             return false;
         }
         let next = self.known.len() as u32;
         let known = &self.known;
         let is_same = |other: u32| text[known[other as usize].clone()] == *own;
         if self.numbers.number((bytes::mixed(own) >> 32) as u32, next, is_same) != next {
-            return true;
+            return weight_of(own) >= REPEATED_SENTENCE_WEIGHT;
         }
         self.known.push(range);
         false
     }
 }
 
-/// The place behind the sentence that begins at `start`, and behind the blank that follows it; the text ends a line.
-fn sentence_end(text: &[u8], start: usize, is_plain: bool) -> usize {
-    let mut place = start;
-    while place < text.len() {
-        if is_plain {
-            let Some(at) = memchr::memchr3(b'.', b'!', b'?', &text[place..]) else { break };
-            place += at;
+/// The place behind the sentence that begins at `start`, and behind the blank that follows it; its line ends at `end`.
+#[inline(always)]
+fn sentence_end<B: Bytes>(text: &[u8], start: usize, end: usize) -> usize {
+    for start in (start..end).step_by(B::COUNT) {
+        let bytes = B::load(text, start);
+        let mut places = bytes.equal(b'.') | bytes.equal(b'!') | bytes.equal(b'?');
+        if bytes.high() != 0 {
+            let next = B::load(text, start + 1);
+            let wide = bytes.equal(0xe0) | bytes.equal(0xe3) | bytes.equal(0xef);
+            places |= wide & (next.equal(0x80) | next.equal(0xa5) | next.equal(0xbc));
         }
-        let rest = &text[place..];
-        match rest[0] {
-            b'.' | b'!' | b'?' => {
-                let closer = CLOSERS.iter().find(|closer| rest[1..].starts_with(closer.as_bytes()));
-                let behind = 1 + closer.map_or(0, |closer| closer.len());
-                if rest.get(behind) == Some(&b' ') {
-                    return place + behind + 1;
-                }
+        while places != 0 {
+            let place = start + places.trailing_zeros() as usize;
+            if place >= end {
+                return end;
             }
-            0xe0.. => {
-                if let Some(end) = WIDE_ENDS.iter().find(|end| rest.starts_with(end.as_bytes())) {
-                    return place + end.len();
-                }
+            if let Some(behind) = behind_sentence(&text[..end], place) {
+                return behind;
             }
-            _ => {}
+            places &= places - 1;
         }
-        place += 1;
     }
-    text.len()
+    end
+}
+
+/// The place behind a sentence, and the blank that follows it, if the sentence ends with what stands at `place`.
+fn behind_sentence(text: &[u8], place: usize) -> Option<usize> {
+    let rest = &text[place..];
+    if rest[0] >= 0x80 {
+        return WIDE_ENDS.iter().find(|end| rest.starts_with(end.as_bytes())).map(|end| place + end.len());
+    }
+    let closer = CLOSERS.iter().find(|closer| rest[1..].starts_with(closer.as_bytes()));
+    let behind = 1 + closer.map_or(0, |closer| closer.len());
+    (rest.get(behind) == Some(&b' ')).then_some(place + behind + 1)
 }
 
 /// Characters that are no blanks, wide ones counted three times.

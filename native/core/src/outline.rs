@@ -45,7 +45,7 @@ pub struct Block {
     pub link_weight: u64,
     /// Of the part in time elements.
     pub time_weight: u64,
-    /// It has a link to a place on its own page.
+    /// It is a heading with a link to a place on its own page.
     pub is_local: bool,
     /// Of the leaf tag right before it.
     pub evidence: u8,
@@ -159,7 +159,9 @@ impl Outline {
         self.customs.clear();
         self.apart_count = 0;
         let mut shown = Shown::with(how.noscript);
-        let (mut in_link, mut is_local) = (false, false);
+        let mut in_link = false;
+        // The attributes of the last link.
+        let mut link = &source[..0];
         let mut leaf_height = usize::MAX;
         let mut reading = Begun::new(0, 0);
         if let Some(how) = shown.text {
@@ -180,7 +182,7 @@ impl Outline {
                 LINK => {
                     let attributes = tag.attributes(source);
                     in_link = attributes.get(1..5) == Some(b"href") || mentions(attributes, b"href");
-                    is_local = in_link && leads_within(attributes);
+                    link = attributes;
                     is_inline = true;
                 }
                 LINK_END => {
@@ -232,7 +234,7 @@ impl Outline {
             }
             if in_link {
                 reading.link_weight += flow.weight() - before;
-                reading.is_local |= is_local && flow.weight() != before;
+                reading.is_local |= reading.is_heading && flow.weight() != before && leads_within(link);
             }
             if reading.in_time {
                 reading.time_weight += flow.weight() - before;
@@ -374,12 +376,11 @@ impl Outline {
 }
 
 /// Whether a link leads to a place on its own page.
-#[inline(always)]
 fn leads_within(attributes: &[u8]) -> bool {
     const NAME: &[u8] = b"href=";
-    let is_at = |place: usize| attributes[place..].get(..NAME.len()).is_some_and(|it| it.eq_ignore_ascii_case(NAME));
-    let start = if attributes.len() > 1 && is_at(1) { Some(1) } else { (0..attributes.len()).find(|&at| is_at(at)) };
-    let Some(start) = start else { return false };
+    let Some(start) = attributes.windows(NAME.len()).position(|here| here.eq_ignore_ascii_case(NAME)) else {
+        return false;
+    };
     let value = &attributes[start + NAME.len()..];
     let value = value.strip_prefix(b"\"").or(value.strip_prefix(b"'")).unwrap_or(value);
     value.starts_with(b"#")

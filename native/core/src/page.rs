@@ -50,6 +50,11 @@ impl Meta {
 
 /// The first value of each of some attributes, references decoded; None where a name is missing.
 pub fn values<const N: usize>(attributes: &[u8], wanted: [&str; N]) -> [Option<String>; N] {
+    sources(attributes, wanted).map(|value| value.map(attribute_value))
+}
+
+/// The same as in the source.
+fn sources<'a, const N: usize>(attributes: &'a [u8], wanted: [&str; N]) -> [Option<&'a [u8]>; N] {
     let mut found = [const { None }; N];
     each_attribute(attributes, |name, value| {
         if let Some(place) = wanted.iter().position(|each| name.eq_ignore_ascii_case(each.as_bytes())) {
@@ -58,7 +63,7 @@ pub fn values<const N: usize>(attributes: &[u8], wanted: [&str; N]) -> [Option<S
             }
         }
     });
-    found.map(|value| value.map(attribute_value))
+    found
 }
 
 /// The value of an attribute as a string.
@@ -192,15 +197,17 @@ fn declare(meta: &mut Meta, element: u32, attributes: &[u8]) {
         let [lang, xml_lang] = values(attributes, ["lang", "xml:lang"]);
         note(&mut meta.lang, lang.filter(|lang| !lang.is_empty()).or(xml_lang));
     } else if element == names::NAME_LINK {
-        let [rel, href] = values(attributes, ["rel", "href"]);
-        if rel.is_some_and(|rel| rel.split(is_space).any(|each| each.eq_ignore_ascii_case("canonical"))) {
-            note(&mut meta.canonical, href);
+        let [rel, href] = sources(attributes, ["rel", "href"]);
+        let rel = rel.map(attribute_value).unwrap_or_default();
+        if rel.split(is_space).any(|each| each.eq_ignore_ascii_case("canonical")) {
+            note(&mut meta.canonical, href.map(attribute_value));
         }
     } else {
-        let [name, property, http_equiv, content] = values(attributes, ["name", "property", "http-equiv", "content"]);
+        let [name, property, http_equiv, content] = sources(attributes, ["name", "property", "http-equiv", "content"]);
         for kind in [name, property, http_equiv].into_iter().flatten() {
-            if let Some(slot) = meta.of_kind(kind.to_ascii_lowercase().trim_matches(is_space).as_bytes()) {
-                note(slot, content);
+            let kind = attribute_value(kind).to_ascii_lowercase();
+            if let Some(slot) = meta.of_kind(kind.trim_matches(is_space).as_bytes()) {
+                note(slot, content.map(attribute_value));
                 return;
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::explain::{self, Explained};
 use crate::flow::{Flow, Source as How};
-use crate::left_out::LeftOut;
+use crate::left_out::{Kept, LeftOut};
 use crate::names::{Names, NAME_BASE, NAME_SCRIPT};
 use crate::page::{self, is_space, Declared};
 use crate::plateau::{self, Plateau};
@@ -33,16 +33,21 @@ impl Source {
     /// All visible text, one block a line.
     pub fn visible(&self) -> String {
         let mut flow = Flow::default();
-        visible(self.text.as_bytes(), LeftOut::default().read(self.text.as_bytes(), &self.tags), &mut flow);
+        self.of_kept(|source, kept| visible(source, kept, &mut flow));
         text_of(&flow)
+    }
+
+    /// Ask something of the source and its tags without what is no text.
+    fn of_kept<T>(&self, ask: impl FnOnce(&[u8], Kept) -> T) -> T {
+        let (mut left_out, mut tags) = (LeftOut::default(), self.tags.clone());
+        ask(self.text.as_bytes(), left_out.read(self.text.as_bytes(), &mut tags))
     }
 
     /// What the page declares, its headings and its links.
     pub fn declared(&self) -> Declared {
         let mut flow = Flow::default();
         let mut declared = page::read(self.text.as_bytes(), &self.tags, true, &mut flow);
-        declared.headings =
-            page::headings(self.text.as_bytes(), LeftOut::default().read(self.text.as_bytes(), &self.tags), &mut flow);
+        declared.headings = self.of_kept(|source, kept| page::headings(source, kept, &mut flow));
         declared
     }
 
@@ -64,16 +69,14 @@ impl Source {
 
     /// The tag plateau.
     pub fn plateau(&self) -> Plateau {
-        plateau::plateau(self.text.as_bytes(), LeftOut::default().read(self.text.as_bytes(), &self.tags))
+        self.of_kept(plateau::plateau)
     }
 
     /// Each block of the page, with the decision of the extractor.
     pub fn explain(&self, extractor: Extractor) -> Vec<Explained> {
-        let mut left_out = LeftOut::default();
-        let kept = left_out.read(self.text.as_bytes(), &self.tags);
         match extractor {
-            Extractor::Scored => explain::of_scored(self.text.as_bytes(), kept, &self.names),
-            Extractor::Combined => explain::of_combined(self.text.as_bytes(), kept),
+            Extractor::Scored => self.of_kept(|source, kept| explain::of_scored(source, kept, &self.names)),
+            Extractor::Combined => self.of_kept(explain::of_combined),
             Extractor::Visible => {
                 let shown =
                     |line: &str| Explained { text: line.to_owned(), is_kept: true, score: None, because: vec![] };
@@ -135,8 +138,7 @@ mod tests {
         let source = Source::new(&text.repeat(3));
         let (mut rule, mut flow) = (crate::scored::Scored::default(), Flow::default());
         rule.read_title(source.text.as_bytes(), &source.tags, &mut flow);
-        let mut left_out = LeftOut::default();
-        let (taken, _) = rule.read(source.text.as_bytes(), left_out.read(source.text.as_bytes(), &source.tags));
+        let (taken, _) = source.of_kept(|text, kept| rule.read(text, kept));
         rule.find::<true>(taken, &mut flow);
         let mut sums = vec![crate::tables::scorecard::ANY; rule.scores().len()];
         for part in rule.parts() {

@@ -156,8 +156,8 @@ mod thirty_two {
 
     #[cold]
     #[inline(never)]
-    fn load_end(rest: &[u8]) -> [u8; 32] {
-        let mut padded = [0; 32];
+    fn load_end<const COUNT: usize>(rest: &[u8]) -> [u8; COUNT] {
+        let mut padded = [0; COUNT];
         padded[..rest.len()].copy_from_slice(rest);
         padded
     }
@@ -221,9 +221,19 @@ mod thirty_two {
 
         #[inline(always)]
         fn in_a_group<const N: usize>(text: &[u8], place: usize, groups: &Groups<N>) -> u64 {
+            // One look at where the text ends, not one for each load.
+            let rest = &text[place.min(text.len())..];
+            let end: [u8; 64];
+            let window = match rest.first_chunk::<64>() {
+                Some(window) => window,
+                None => {
+                    end = load_end(rest);
+                    &end
+                }
+            };
             let mut left = splat(u8::MAX);
             for (ahead, [low, high]) in groups.iter().enumerate() {
-                let Self(bytes) = Self::load(text, (place + ahead).min(text.len()));
+                let Self(bytes) = Self::load(window, ahead.min(32));
                 unsafe {
                     let table = |of: &[u8; 16]| _mm256_broadcastsi128_si256(_mm_loadu_si128(of.as_ptr().cast()));
                     let four = splat(15);

@@ -1,0 +1,364 @@
+"""Which captures of a store are exported, and reading them.
+
+Rows come in row-key order, the captures of a row oldest first, so that a body precedes the visits that confirm it.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from blake3 import blake3
+
+from docstore.dedup.kernel import words
+from docstore.model import capture, keys
+from docstore.model.capture import STORED_TEXT
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.types import Cell, Headers, ReadSpec, VerdictKind, micros
+from docstore.reading.cells import Row
+from docstore.reading.documents import Capture, Document
+from docstore.storage.unreadable import Place
+
+if TYPE_CHECKING:  # a type alone
+    from docstore.attach import Store
+
+ROWS_AHEAD = 256
+"""Rows whose newest captures are read by one call: with one request a row, a served store takes twice as long."""
+
+
+_COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "<": operator.lt, "<=": operator.le, "=": operator.eq, "!=": operator.ne, ">=": operator.ge, ">": operator.gt,
+}  # fmt: skip
+_CONDITION: Final = re.compile(r"\s*([^\s.]+)\.([^\s<=>!]+)\s*(<=|>=|!=|=|<|>)\s*([^<=>!\s].*|\S)\s*", re.DOTALL)
+
+
+class NoteCondition(NamedTuple):
+    """A condition on a field of a note, such as `quality.words >= 200`."""
+
+    note: str
+    field: str
+    sign: str
+    value: object
+
+    @classmethod
+    def parse(cls, condition: str) -> NoteCondition:
+        """Parse one; a value that is no JSON is a string.
+
+        Raises:
+            InvalidArgument: it does not have this form.
+        """
+        parts = _CONDITION.fullmatch(condition)
+        if parts is None:
+            raise InvalidArgument(
+                f"condition {condition!r:.100} is not understood; write NOTE.FIELD SIGN VALUE, such as "
+                "'quality.words >= 200'; signs are < <= = != >= >"
+            )
+        try:
+            value = json.loads(parts[4])
+        except ValueError:
+            value = parts[4]
+        return cls(parts[1], parts[2], parts[3], value)
+
+    def holds(self, note: Mapping[str, object]) -> bool:
+        """Whether a note has the field, and its value fulfils the condition."""
+        found = note.get(self.field)
+        is_number = isinstance(found, int | float) and isinstance(self.value, int | float)
+        if found is None or not (is_number or type(found) is type(self.value)):
+            return False
+        try:
+            return _COMPARE[self.sign](found, self.value)
+        except TypeError:  # lists and objects have no order
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which captures to export; all conditions must hold.
+
+    Attributes:
+        prefix, host: only URLs with this prefix, or of this host; at most one of them.
+        since, until: only captures with ``since <= timestamp < until``, in microseconds since 1970; datetimes are
+            converted.
+        versions: of each page the newest captures in that time, so many; None selects all.
+        status: only captures with this HTTP status.
+        lang: only pages in this language: by their note `lang`, else as they declare it ("en" matches "en-GB").
+        min_words: only pages with at least this many normalised words of text.
+        crawl: only captures that the crawl of this label fetched; the newest one is the newest of these.
+        verdicts: only captures with one of these verdicts, such as ("exact", "near"); () selects all.
+        where: conditions on notes, such as ("quality.words >= 200",): note, field, one of < <= = != >= >, and a JSON
+            value.  A capture without the note or the field does not fulfil its condition.
+        drop_repeated_lines: leave out of a text the lines that a selected capture before it, of the same host, has.
+    """
+
+    prefix: str | None = None
+    host: str | None = None
+    since: int | None = None
+    until: int | None = None
+    versions: int | None = 1
+    status: int | None = None
+    lang: str = ""
+    min_words: int = 0
+    crawl: str = ""
+    verdicts: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    drop_repeated_lines: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("since", "until"):
+            if (time := getattr(self, name)) is not None:
+                object.__setattr__(self, name, micros(time))
+        for name in ("prefix", "host", "lang", "crawl"):
+            value: object = getattr(self, name)
+            if not isinstance(value, str) and not (value is None and name in ("prefix", "host")):
+                raise InvalidArgument(f"{name} must be a str, not {type(value).__name__} {value!r:.100}")
+        for name, least in (("status", 0), ("min_words", 0), ("versions", 1)):
+            value = getattr(self, name)
+            is_none = value is None and name != "min_words"
+            if not is_none and (type(value) is not int or value < least):
+                raise InvalidArgument(
+                    f"{name} must be an int from {least} on, not {type(value).__name__} {value!r:.100}"
+                )
+        verdicts: object = self.verdicts
+        if isinstance(verdicts, str) or not isinstance(verdicts, Collection) or not set(verdicts) <= set(VerdictKind):
+            raise InvalidArgument(f"verdicts must be a tuple of {', '.join(VerdictKind)}, not {self.verdicts!r:.100}")
+        object.__setattr__(self, "verdicts", tuple(verdicts))
+        where: object = self.where
+        if isinstance(where, str) or not isinstance(where, Collection):
+            raise InvalidArgument(f"where must be a tuple of conditions, not {where!r:.100}")
+        object.__setattr__(self, "where", tuple(where))
+        for condition in self.where:
+            NoteCondition.parse(condition)
+
+
+# --- the choices of published data sets
+
+_C4_TEXT: Final = ("quality.lorem_ipsum = false", "quality.curly_brackets = false")
+_GOPHER: Final = (
+    "quality.words >= 50",
+    "quality.words <= 100000",
+    "quality.mean_word_length >= 3",
+    "quality.mean_word_length <= 10",
+    "quality.symbols_per_word <= 0.1",
+    "quality.bullet_lines <= 0.9",
+    "quality.ellipsis_lines <= 0.3",
+    "quality.alphabetic_words >= 0.8",
+    "quality.stop_words >= 2",
+    "quality.repeated_lines <= 0.3",
+    "quality.repeated_line_characters <= 0.2",
+    *(f"quality.top_{n}_gram <= {most}" for n, most in ((2, 0.2), (3, 0.18), (4, 0.16))),
+    *(f"quality.repeated_{n}_grams <= {20 - n}e-2" for n in range(5, 11)),
+)
+QUALITY_PRESETS: Final[Mapping[str, tuple[str, ...]]] = {
+    "c4": ("quality.c4_sentences >= 5", *_C4_TEXT),
+    "gopher": _GOPHER,
+    "fineweb": (
+        *_GOPHER,
+        "quality.sentences >= 5",
+        *_C4_TEXT,
+        "quality.punctuated_lines > 0.12",
+        "quality.repeated_line_characters < 0.1",
+        "quality.short_lines < 0.67",
+    ),
+}
+"""Conditions of `Selection.where` on the note `quality`, by the name of the data set that published them: Raffel et al.
+2020 (C4), Rae et al. 2021 (Gopher), Penedo et al. 2024 (FineWeb).
+
+C4 keeps lines that end in punctuation and have 3 words, and pages with 5 sentences in such lines; it judges lines, so
+the text that is exported still has the others.  Gopher asks English texts for English stop words; texts in another
+language are asked for those of Stopwords ISO.  FineWeb takes Gopher, C4 without the rule on the ends of lines, and
+three thresholds of its own.
+"""
+
+
+# --- reading
+
+
+def in_step(rows: Iterator[Row]) -> Callable[[bytes], tuple[Cell, ...]]:
+    """The cells of a row of a scan, () if it does not have it; call it in row-key order, next to another scan."""
+    row = next(rows, None)
+
+    def cells(row_key: bytes) -> tuple[Cell, ...]:
+        nonlocal row
+        while row is not None and row.row_key < row_key:
+            row = next(rows, None)
+        return row.cells if row is not None and row.row_key == row_key else ()
+
+    return cells
+
+
+def in_language(store: Store, wanted: str, **within: Any) -> Callable[[bytes, int | None], bool]:
+    """Which captures are in a language: by their note `lang`, else as the page declares it.
+
+    Args:
+        store: to read.
+        wanted: the language; "en" matches "en-GB".
+        within: range of rows, as in `CellStore.scan`.
+    Returns:
+        Whether a capture of a row, or with None its newest one with a language, is in it; call it in row-key order.
+    """
+    wanted = wanted.lower()
+    spec = ReadSpec(families=(capture.NOTE_FAMILY, capture.LANG[0]), qualifier_prefix=capture.LANG[1])
+    cells = in_step(store.cells.scan(spec=spec, **within))
+
+    def has(row_key: bytes, timestamp: int | None) -> bool:
+        languages: dict[int, str] = {}
+        for cell in cells(row_key):  # notes come before texts
+            if cell.qualifier == capture.LANG[1] and cell.timestamp not in languages:
+                is_note = cell.family == capture.NOTE_FAMILY
+                lang = capture.decode_note(cell.value).get("lang") if is_note else cell.value.decode("utf-8", "replace")
+                if lang:
+                    languages[cell.timestamp] = str(lang).lower()
+        lang = languages.get(max(languages, default=0) if timestamp is None else timestamp, "")
+        return lang == wanted or lang.startswith(wanted + "-")
+
+    return has
+
+
+def _where(store: Store, conditions: Iterable[str], **within: Any) -> Callable[[bytes, int], bool]:
+    """Which captures fulfil all conditions on their notes; call the result in row-key order."""
+    wanted: dict[bytes, list[NoteCondition]] = {}
+    for condition in map(NoteCondition.parse, conditions):
+        wanted.setdefault(condition.note.encode(), []).append(condition)
+    cells = in_step(store.cells.scan(spec=ReadSpec(families=(capture.NOTE_FAMILY,)), **within))
+    read: tuple[bytes, dict[tuple[bytes, int], Mapping[str, object]]] = (b"", {})
+
+    def holds(row_key: bytes, timestamp: int) -> bool:
+        nonlocal read
+        if read[0] != row_key:
+            found = [cell for cell in cells(row_key) if cell.qualifier in wanted]
+            read = row_key, {(cell.qualifier, cell.timestamp): capture.decode_note(cell.value) for cell in found}
+        return all(
+            condition.holds(read[1].get((name, timestamp), {})) for name, some in wanted.items() for condition in some
+        )
+
+    return holds
+
+
+def _with_cells(rows: Iterable[Row], keep: Callable[[bytes, int], bool]) -> Iterator[Row]:
+    for row in rows:
+        kept = tuple(cell for cell in row.cells if keep(row.row_key, cell.timestamp))
+        if kept:
+            yield row._replace(cells=kept)
+
+
+def captures(
+    store: Store,
+    selection: Selection,
+    families: Iterable[str],
+    keep: Callable[[bytes, int], bool] | None = None,
+    *,
+    without_bodies: bool = False,
+) -> Iterator[tuple[Row, Capture, Headers | None]]:
+    """The captures of a selection, oldest first in each row, without those that cannot be read.
+
+    Args:
+        families: of page, http, text and dedup: what to read of each capture.
+        keep: as in `export`.
+        without_bodies: give captures whose body was not kept, too.
+    Returns:
+        The row, the capture, and the headers of a 304 that confirms the capture before it; None for others.  A 304 is
+        given as such only after a capture that it confirms: alone it has no content.
+    """
+    wanted = {*families, "dedup"}
+    wanted |= {"http"} if selection.status is not None else set()
+    wanted |= {"text"} if selection.min_words else set()
+    spec = ReadSpec(
+        families=(capture.BODY[0],),
+        qualifier_prefix=capture.BODY[1],
+        since=selection.since or 0,
+        until=selection.until,
+        versions=selection.versions,
+        keys_only=True,
+        crawl=selection.crawl,
+    )
+    rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
+    if selection.lang:
+        rows = _with_cells(rows, in_language(store, selection.lang, prefix=selection.prefix, host=selection.host))
+    if selection.where:
+        rows = _with_cells(rows, _where(store, selection.where, prefix=selection.prefix, host=selection.host))
+    if keep is not None:
+        rows = _with_cells(rows, keep)
+    first_lines = _first_lines() if selection.drop_repeated_lines else None
+    last = b""
+    for row, taken in _read(store, rows, selection.until, tuple(sorted(wanted))):
+        if first_lines is not None and taken.text:
+            taken = taken._replace(text=first_lines(row.row_key, taken.text))
+        if (without_bodies or _has_body(taken, wanted)) and _selected(selection, taken):
+            yield row, taken, visit_headers(store, row, taken) if row.row_key == last else None
+            last = row.row_key
+
+
+def _read(
+    store: Store, rows: Iterable[Row], until: int | None, families: tuple[str, ...]
+) -> Iterator[tuple[Row, Capture]]:
+    """The captures of rows with a cell for each."""
+    source = iter(rows)
+    while ahead := list(islice(source, ROWS_AHEAD)):
+        at = None if until is None else until - 1
+        documents = store.get_many([row.url for row in ahead], at=at, families=families)
+        for row in ahead:
+            try:
+                newest = next(documents, None)
+            except CorruptionError:  # this row and the rest of the batch are then read one by one
+                newest, documents = None, iter(())
+            for cell in reversed(row.cells):
+                taken = _capture(store, row, cell.timestamp, families, newest)
+                if taken is not None:
+                    yield row, taken
+
+
+def _capture(
+    store: Store, row: Row, timestamp: int, families: tuple[str, ...], newest: Document | None
+) -> Capture | None:
+    """A capture, from `newest` if it is that one; None if it cannot be read."""
+    document = newest
+    if document is None or document.timestamp != timestamp:
+        document = store.unreadable.attempt(
+            lambda: store.get(row.url, at=timestamp, families=families), Place(row.row_key, *capture.BODY, timestamp)
+        )
+    return None if document is None or document.timestamp != timestamp else document.newest
+
+
+def _first_lines() -> Callable[[bytes, str], str]:
+    """A function that leaves out of a text the lines of texts before it of the same host; call it in row-key order."""
+    host, seen = b"", set[bytes]()
+
+    def first(row_key: bytes, text: str) -> str:
+        nonlocal host, seen
+        if keys.host_of(row_key) != host:
+            host, seen = keys.host_of(row_key), set()
+        lines = [(line, blake3(line.encode("utf-8", "surrogatepass")).digest(8)) for line in text.split("\n")]
+        kept = [line for line, digest in lines if digest not in seen]
+        seen.update(digest for _, digest in lines)
+        return "\n".join(kept)
+
+    return first
+
+
+def _has_body(taken: Capture, families: Collection[str]) -> bool:
+    if "page" in families:
+        return taken.body is not None
+    return taken.verdict is None or taken.verdict.stored != STORED_TEXT
+
+
+def visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
+    """The headers of a 304; None for another capture."""
+    if taken.verdict is not None and taken.verdict.reason != capture.REASON_NOT_MODIFIED:
+        return None
+    family, qualifier = capture.VISIT
+    at = ReadSpec(families=(family,), qualifier_prefix=qualifier, since=taken.timestamp, until=taken.timestamp + 1)
+    visit = store.cells.read_row(row.row_key, at)
+    return capture.decode_visit(visit.cells[0].value)[1] if visit else None
+
+
+def _selected(selection: Selection, taken: Capture) -> bool:
+    if selection.status is not None and taken.status != selection.status:
+        return False
+    if selection.verdicts and (taken.verdict is None or taken.verdict.kind not in selection.verdicts):
+        return False
+    return not selection.min_words or len(words(taken.text or "")) >= selection.min_words

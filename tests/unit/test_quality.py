@@ -1,0 +1,129 @@
+"""The quality figures of texts, the published choices, and exports by notes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import docstore
+from docstore.archives.export import pages
+from docstore.archives.selection import QUALITY_PRESETS as PRESETS
+from docstore.archives.selection import NoteCondition, Selection
+from docstore.cli import store_commands
+from docstore.model.errors import InvalidArgument
+from docstore.notes.annotate import annotate, find_annotator
+from docstore.notes.quality import figures
+from tests.cli_case import Terminal
+
+PROSE = "\n".join(
+    f"The pony of farm number {n} likes to eat oats, and that is what the people of village {n * 7} have with them."
+    for n in range(12)
+)
+HTML = {"Content-Type": "text/html"}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("One two three.\nFour", {"words": 4, "lines": 2, "punctuated_lines": 0.5, "short_lines": 1.0}),
+        ("a b a b a b", {"top_2_gram": 1.0, "repeated_5_grams": 0.0, "mean_word_length": 1.0}),
+        ("same line\nsame line\nother", {"repeated_lines": 0.3333, "repeated_line_characters": 0.3913}),
+        ("x y z v w x y z v w", {"repeated_5_grams": 0.5, "repeated_6_grams": 0.0}),
+        ("- one\n* two\nthree...\nfour…", {"bullet_lines": 0.5, "ellipsis_lines": 0.5, "symbols_per_word": 0.5}),
+        ("One is here. Two is here! (Three is here.)", {"sentences": 3, "c4_sentences": 3}),
+        ("We use cookies for this and that.\nEnable javascript, please do it.", {"c4_sentences": 0, "sentences": 2}),
+        ("Two words.", {"c4_sentences": 0}),
+        ("if (x) { y }", {"curly_brackets": True, "lorem_ipsum": False}),
+        ("Lorem Ipsum dolor", {"lorem_ipsum": True}),
+        ("Привет, мир", {"scripts": {"cyrillic": 1.0}}),
+        ("今天天气很好。我们去公园。", {"sentences": 2, "punctuated_lines": 1.0}),
+        ("1 2 3 four", {"alphabetic_words": 0.25}),
+        ("the cat and the dog", {"stop_words": 2, "stop_word_share": 0.6}),
+    ],
+)
+def test_figures_of_a_text(text: str, wanted: dict[str, object]) -> None:
+    found = figures(text)
+    assert {name: found[name] for name in wanted} == wanted
+
+
+def test_stop_words_are_those_of_the_language() -> None:
+    text = "der Hund und die Katze sind nicht in dem Haus"
+    assert figures(text, "de-AT")["stop_words"] >= 6
+    assert figures(text, "en")["stop_words"] == 0
+
+
+@pytest.mark.parametrize(
+    ("condition", "note", "holds"),
+    [
+        ("q.words >= 20", {"words": 20}, True),
+        ("q.words>20", {"words": 20}, False),
+        ("q.share < 0.5", {"share": 0}, True),
+        ("q.name = en", {"name": "en"}, True),
+        ('q.name != "en"', {"name": "de"}, True),
+        ("q.name != en", {}, False),
+        ("q.flag = false", {"flag": False}, True),
+        ("q.words > 1", {"words": "2"}, False),
+        ("q.words > 1", {"words": [2]}, False),
+        ("q.list > [1]", {"list": [2]}, True),
+        ("q.list > {}", {"list": {}}, False),
+    ],
+)
+def test_a_condition_on_a_note(condition: str, note: dict[str, object], holds: bool) -> None:
+    assert NoteCondition.parse(condition).holds(note) is holds
+
+
+@pytest.mark.parametrize("condition", ["", "words > 2", "q.words", "q.words >", "q.words >> 2", "q.words == 2"])
+def test_a_condition_of_another_form_is_refused(condition: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"NOTE\.FIELD SIGN VALUE"):
+        Selection(where=(condition,))
+
+
+def test_presets_keep_prose_and_drop_junk() -> None:
+    good = figures(PROSE.replace("pony", "horse", 3))
+    for name, conditions in PRESETS.items():
+        parsed = [NoteCondition.parse(condition) for condition in conditions]
+        assert {one.field for one in parsed} <= good.keys()
+        dropped_by = [one for one in parsed if not one.holds(good)]
+        assert all("gram" in one.field for one in dropped_by), (name, dropped_by)
+        for junk in ("buy now\n" * 50, "# " * 80, "short"):
+            assert not all(one.holds(figures(junk)) for one in parsed), (name, junk)
+    assert tuple(PRESETS) == store_commands.QUALITY_PRESETS
+
+
+def test_an_export_takes_pages_by_their_notes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s"
+    terminal = Terminal(path, capsys)
+    links = " ".join(f"<a href='/{n}'>link number {n}</a>" for n in range(40))
+    with docstore.open(path, create=True) as store:
+        story = "".join(f"<p>{line}</p>" for line in PROSE.split("\n"))
+        store.put_page("https://a.example/prose", f"<h1>Ponies</h1>{story}".encode(), headers=HTML)
+        store.put_page("https://a.example/links", f"<p>Pages of this site: {links}".encode(), headers=HTML)
+        annotate(store, find_annotator("quality", store, {}))
+        notes = {
+            row.url: json.loads(row.cells[0].value)
+            for row in store.cells.scan(spec=docstore.ReadSpec(("note",), b"quality", versions=1))
+        }
+        assert notes["https://a.example/prose"]["link_density"] == 0.0
+        assert notes["https://a.example/links"]["link_density"] > 0.8
+        found = [page.url for page in pages(store, Selection(where=("quality.link_density < 0.5",)))]
+        assert found == ["https://a.example/prose"]
+        assert [page.url for page in pages(store, Selection(where=("quality.words > 1", "none.x = 1")))] == []
+    run = terminal("export", "--format", "jsonl", "--quality", "c4")
+    assert [json.loads(line)["url"] for line in run.out.splitlines()] == ["https://a.example/prose"]
+    refused = terminal("export", "--format", "warc", "--drop-repeated-lines")
+    assert refused.code == 2 and "--format jsonl or parquet" in refused.err
+
+
+def test_repeated_lines_of_a_host_are_exported_once(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        for host, name in (("a.example", "one"), ("a.example", "two"), ("b.example", "one")):
+            body = f"Sign up for the letter of this site today.\nThis line is of {name} alone.".encode()
+            store.put_page(f"https://{host}/{name}", body, headers={"Content-Type": "text/plain"})
+        texts = {page.url: page.text for page in pages(store, Selection(drop_repeated_lines=True))}
+    assert texts == {
+        "https://a.example/one": "Sign up for the letter of this site today.\nThis line is of one alone.",
+        "https://a.example/two": "This line is of two alone.",
+        "https://b.example/one": "Sign up for the letter of this site today.\nThis line is of one alone.",
+    }
