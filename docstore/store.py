@@ -43,7 +43,7 @@ from docstore.model.types import (
 )
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup
-from docstore.reading.documents import Document, DocumentReader
+from docstore.reading.documents import MARKDOWN_FAMILIES, Document, DocumentReader
 from docstore.storage.table import Table, declared_families
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
@@ -564,6 +564,12 @@ class DocumentStore:
         return self.cells.slices(self.cells.row_key(url), families=("anchor",))
 
     @checked
+    def markdown(self, url: str, *, at: Time | None = None) -> str | None:
+        """The main text of a page as Markdown, as of a time (see `get`); None if there is no such page."""
+        found = self.get(url, at=at, families=MARKDOWN_FAMILIES)
+        return None if found is None else found.markdown
+
+    @checked
     def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> list[Similar]:
         """Live pages like a body (bytes) or a stored page (URL), most similar first, with exact similarities.
 
@@ -580,13 +586,10 @@ class DocumentStore:
     ) -> Snippet | None:
         """The passages of a page that answer a query, or its description or beginning; None if it has no text.
 
-        Reads only the `text` family.
-
         Args:
-            url: of the page.
+            url, at: of the page, as in `get`; only the family `text` is read.
             query: words; case and accents are ignored.
             length: most characters shown, without ellipses and marks.
-            at: the page as of this time: microseconds since 1970, or a datetime with a time zone.
         """
         return self.snippets([url], query, length=length, at=at)[0]
 
@@ -602,11 +605,8 @@ class DocumentStore:
 
     @checked
     def search_index(self, index: str | Path | None = None) -> SearchIndex:
-        """The search index of this store, which its `update` makes; needs the extra `docstore[search]`.
-
-        Args:
-            index: its folder; None for `search` in the store's folder.
-        """
+        """The search index of this store in a folder (None: `search` in the store's), which its `update` makes; needs
+        the extra `docstore[search]`."""
         from docstore.search.index import SearchIndex
 
         self._check_open()

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A tour over the sample crawl: ingest, one page's text, its duplicates, the store's statistics, a search.
+# A tour over the sample crawl: ingest, one page's text, its duplicates, the store's statistics, a search, a page as Markdown.
 # usage: tools/demo.sh path/to/docstore
 set -eu
 docstore=$1
@@ -18,3 +18,4 @@ run dups "https://www.boost.org/doc/libs/1_81_0/doc/html/crc.html"
 run stats
 run index
 run search stack buffer overflow --limit 3
+run get "https://www.boost.org/doc/libs/1_81_0/doc/html/crc.html" --markdown | head -n 40

@@ -321,7 +321,11 @@ CCINDEX: Final = (
 )
 """The layout `ccindex`: names and types of Common Crawl's columnar index with its partitions."""
 
-LAYOUTS: Final = {"full": FULL, "fineweb": FINEWEB, "ccindex": CCINDEX}
+MARKDOWN: Final = Column(
+    "markdown", TEXT, "main text as Markdown", lambda one: one.capture.markdown(one.row_key), ("text", "http", "page")
+)
+LAYOUTS: Final = {"full": FULL, "fineweb": FINEWEB, "ccindex": CCINDEX, "markdown": (*FULL, MARKDOWN)}
+"""By name; `markdown` is `full` and a column that is made on reading."""
 
 
 # --- record batches
@@ -347,7 +351,7 @@ def to_arrow(
 def _chosen(names: Sequence[str] | None) -> tuple[Column, ...]:
     if names is None:
         return FULL
-    known = {column.name: column for column in FULL}
+    known = {column.name: column for column in (*FULL, MARKDOWN)}
     if isinstance(names, str) or not names or not set(names) <= known.keys():
         raise InvalidArgument(f"columns must be a list of names, of {', '.join(known)}, not {names!r:.200}")
     return tuple(known[name] for name in names)

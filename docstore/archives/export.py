@@ -29,9 +29,11 @@ from docstore.archives.selection import Selection, captures, visit_headers
 from docstore.archives.warc import RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
 from docstore.model.capture import IDENTIFIED_HEADER
 from docstore.model.errors import InvalidArgument
+from docstore.model.keys import row_key
 from docstore.model.plain import LAST_MICROS, Plain
 from docstore.model.types import Cell, Headers, Page, ReadSpec
 from docstore.reading.documents import Capture
+from docstore.reading.shown import markdown_of
 from docstore.storage.unreadable import Place, Unreadable
 from docstore.version import __version__
 
@@ -502,10 +504,11 @@ def document_number(url: str, timestamp: int) -> str:
 
 
 class JsonLinesExport(PageWriter):
-    """Writes one object for each page; `bodies` adds the body in base64."""
+    """Writes one object for each page; `bodies` adds the body in base64, `markdown` the main text as Markdown."""
 
-    def __init__(self, stream: BinaryIO, *, bodies: bool = False) -> None:
+    def __init__(self, stream: BinaryIO, *, bodies: bool = False, markdown: bool = False) -> None:
         self._stream = stream
+        self._markdown = markdown
         self._bodies = bodies
 
     def write(self, page: ExportPage, /) -> None:
@@ -529,6 +532,9 @@ class JsonLinesExport(PageWriter):
             "crawl": source.crawl,
             "body_bytes": len(source.body),
         }
+        if self._markdown:
+            key = row_key(page.url or source.url)
+            fields["markdown"] = markdown_of(source.url, key, source.body, source.headers, page.text)
         if self._bodies:
             fields["body_base64"] = base64.b64encode(source.body).decode()
         line = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))

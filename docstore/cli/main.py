@@ -80,7 +80,10 @@ GROUPS = {
         Command("annotate", "derive columns: language, key phrases, names, links", PAGES, "docstore.notes.annotate"),
         Command("frontier", "list link targets that are not stored", PAGES, "docstore.notes.links"),
     ),
-    "archives": (Command("export", "write pages as WARC, TREC Web or JSON Lines", STORES, "docstore.cli.archives"),),
+    "archives": (
+        Command("export", "write pages as WARC, TREC Web or JSON Lines", STORES, "docstore.cli.archives"),
+        Command("subtract", "write the pages of archives that others do not have", STORES, "docstore.cli.archives"),
+    ),
     "upkeep": (
         Command("check", "look for damage", STORES, "docstore.cli.upkeep"),
         Command("compact", "remove garbage, rewrite live data smaller", STORES, "docstore.cli.upkeep"),

@@ -324,6 +324,8 @@ def print_capture(args: argparse.Namespace, document: Document, capture: Capture
             fields["charset_source"] = docstore_native.charset_of(capture.body, content_type)[1]
         if document.via:
             fields["via"] = list(document.via)
+        if args.markdown:
+            fields["markdown"] = capture.markdown(document.row_key)
         if args.outline:
             fields["outline"] = [section._asdict() for section in capture.outline]
         if args.body:
@@ -335,6 +337,8 @@ def print_capture(args: argparse.Namespace, document: Document, capture: Capture
         line(f"HTTP {capture.status}")
         for name, value in capture.headers or ():
             line(f"{name}: {value}")
+    elif args.markdown and capture.text:
+        line((capture.markdown(document.row_key) or "").rstrip("\n"))
     elif args.outline and capture.text:
         for heading, text in capture.outline:
             if heading:

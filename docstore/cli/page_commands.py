@@ -66,6 +66,7 @@ docstore get https://example.com/ --column http:type
 docstore get https://example.com/ --column anchor:
 docstore get https://example.com/ --versions 3 --json
 docstore get https://example.com/ --explain
+docstore get https://example.com/ --markdown
 docstore get https://example.com/ --outline --json
 docstore get https://example.com/ --snippet 'solar power'
 docstore get https://example.com/ https://example.org/ --snippet solar --html
@@ -78,6 +79,7 @@ def add_get_arguments(parser: argparse.ArgumentParser) -> None:
     declare(shown, "--body", "the bytes as fetched")
     declare(shown, "--headers", "status and response headers")
     declare(shown, "--explain", "each block of the page: whether it is main text, and why")
+    declare(shown, "--markdown", "main text as Markdown")
     declare(shown, "--outline", "main text cut at the page's own headings")
     declare(
         shown,

@@ -22,7 +22,7 @@ from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url, holds_password
 from docstore.model.types import DeleteCells, DeleteFamily, GCPolicy, Mutation, PutResult, ReadSpec
 from docstore.reading.cells import Row
-from docstore.reading.documents import Capture, Document, rejection_of
+from docstore.reading.documents import MARKDOWN_FAMILIES, Capture, Document, rejection_of
 from docstore.store import SNIPPET_LENGTH
 
 if TYPE_CHECKING:
@@ -167,6 +167,8 @@ def _families(args: argparse.Namespace) -> tuple[str, ...]:
         return ("http", "text", "dedup", "page")
     if args.json:
         return ("http", "text", "dedup", "page")  # the body tells where its charset comes from
+    if args.markdown:
+        return MARKDOWN_FAMILIES
     if args.body:
         return ("page",)
     return ("http",) if args.headers else ("text",)

@@ -218,7 +218,7 @@ PARQUET = "parquet"
 
 
 QUALITY_PRESETS = ("c4", "gopher", "fineweb")
-LAYOUTS = ("full", "fineweb", "ccindex")
+LAYOUTS = ("full", "fineweb", "ccindex", "markdown")
 """Of Parquet; the module that has them imports pyarrow."""
 
 
@@ -380,12 +380,40 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--collapse", "only one page of each cluster of duplicates: its canonical page if selected")
     declare(parser, "--dropped FILE", "with --collapse: write URL, canonical and similarity of what is left out")
     declare(parser, "--body", "with --format jsonl: bodies too, in base64")
+    declare(parser, "--markdown", "with --format jsonl or parquet: main text as Markdown, too")
     declare(parser, "--cdxj FILE", "with --format warc and --output: also write a sorted CDXJ index of the output")
     declare(parser, "--keep-encoded", "with --format warc or wacz: write records as they were recorded")
     arguments.add_progress(parser)
     arguments.add_store(
         parser, "{captures, body_bytes, output} as one JSON object; needs --output FILE", read_only=True
     )
+
+
+# --- docstore subtract
+
+SUBTRACT_DESCRIPTION = """\
+Write the pages of B that are not in A.  A page of B counts as one of A if a page
+of A has the same bytes, the same text, or a text that is nearly the same; it
+may have another URL.  B's own duplicates stay.  Both are read into a store next
+to the output, which is removed at the end: it needs some 15% of their size."""
+
+SUBTRACT_EXAMPLES = """\
+docstore subtract may.warc.gz june.warc.gz --output only-june.warc.gz
+docstore subtract seen/ crawl.parquet --format parquet --output unseen.parquet --json
+docstore subtract a.warc.gz b.warc.gz --verdict exact --output other-bytes.warc.gz
+"""
+
+
+def add_subtract_arguments(parser: argparse.ArgumentParser) -> None:
+    declare(parser, "a A", "an archive, or a folder of archives: what is there already")
+    declare(parser, "b B", "an archive, or a folder of archives, of which pages are written")
+    declare(parser, "--output FILE", "output file; replaced when everything is written", required=True)
+    declare(parser, "--format", "what to write (default: warc)", FORMATS, "warc")
+    about = "verdict by which a page counts as one of A (default: exact, same_text and near); may be repeated"
+    declare(parser, "--verdict KIND*", about, arguments.verdict_kind)
+    declare(parser, "--threads N", "that analyse pages (default: 2)", default=2)
+    arguments.add_progress(parser)
+    arguments.add_json(parser, "{a, b, kept, output} as one JSON object")
 
 
 # --- docstore sweep

@@ -81,6 +81,9 @@ def plateau(source: str) -> tuple[list[int], list[int], tuple[int, int]]:
 def explain(source: str, extractor: str) -> list[tuple[str, bool, int | None, list[str]]]:
     """Text of each block, whether it is main text, its score in hundredths, the causes in words."""
 
+def markdown(body: bytes, content_type: str, url: str, text: str) -> str:
+    """The main text of a page as Markdown: for HTML of those of its blocks that make up the text, else of its lines."""
+
 def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int: ...
 def shared_members(
     starts: NDArray[np.uint64], members: NDArray[np.uint64], first: NDArray[np.uint64], second: NDArray[np.uint64]
@@ -249,9 +252,8 @@ def put_cells(
     tables: dict[str, tuple[int, str | None]],
     families: dict[str, bytes],
     set_cell: type,
-    captures: tuple[str, str],
     largest_bytes: int,
-) -> dict[bytes, bytes | None] | None: ...
+) -> bool: ...
 def plain_row_key(url: object) -> bytes | None: ...
 def decode_capture(
     value: bytes, names: dict[int, tuple[str, bytes]]

@@ -28,7 +28,7 @@ from docstore.model.keys import url_of
 from docstore.model.plain import asdict, iso
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers, Verdict, checked_families, header_of
-from docstore.reading.shown import HASH_SIGN, HTTP_FIELDS, SIGNS, TEXT_FIELDS, capture_fields, shown_text
+from docstore.reading.shown import HASH_SIGN, HTTP_FIELDS, SIGNS, TEXT_FIELDS, capture_fields, markdown_of, shown_text
 from docstore.storage.captures import LiveCapture, decode_capture, stored_capture
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from docstore.storage.port import Values
 
 DOCUMENT_FAMILIES = ("page", "http", "text", "dedup")
+MARKDOWN_FAMILIES = ("page", "http", "text")
+"""What Markdown of a page is made from."""
 MAX_REDIRECTS = 10
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 SHOWN_CHARACTERS = 500
@@ -158,6 +160,17 @@ class Capture(NamedTuple):
         """The main text for people; see `shown_text`."""
         return shown_text(self.text or "", self.title or "", self.headings or "")
 
+    def markdown(self, row_key: bytes) -> str | None:
+        """The main text as Markdown; None without the family text.  It is made from the families page, http and text.
+
+        Args:
+            row_key: of the document.
+        """
+        if self.text is None:
+            return None
+        url = self.fetched_url or url_of(row_key)
+        return markdown_of(url, row_key, self.body or b"", self.headers or (), self.text)
+
     @property
     def outline(self) -> list[Section]:
         """The main text for people, cut at the page's own headings."""
@@ -231,6 +244,11 @@ class Document(NamedTuple):
     def text(self) -> str | None:
         """The newest capture's main text."""
         return self.captures[0].text
+
+    @property
+    def markdown(self) -> str | None:
+        """The newest capture's main text as Markdown; None if the family text was not read."""
+        return self.captures[0].markdown(self.row_key)
 
     @property
     def title(self) -> str | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docstore.model.plain import iso, shown
+
+if TYPE_CHECKING:
+    from docstore.model.types import Headers
 
 SIGN_CHARACTERS = "\u00b6\u00a7\U0001f517\uf0c1\u200b"
 SIGNS = re.compile(f"(?m)[{SIGN_CHARACTERS}]+$|^[{SIGN_CHARACTERS}]+[ \u00a0]*(?=[^\\W\\d])")
@@ -36,6 +39,30 @@ def shown_text(text: str, title: str, headings: str = "") -> str:
             text = "\n".join(HASH_SIGN.sub("", one) if one in signed or one[-2:] == ")#" else one for one in lines)
     first, _, rest = text.partition("\n")
     return rest.lstrip("\n") if rest and " ".join(first.split()).casefold() in parts else text
+
+
+MARKDOWN_TYPES = ("text/markdown", "text/x-markdown")
+
+
+def markdown_of(url: str, row_key: bytes, body: bytes, headers: Headers, text: str) -> str:
+    """Main text as Markdown: of HTML those blocks that make up the text; of other documents the lines of the text.
+
+    A document that is Markdown is given as it is.
+
+    Args:
+        url: as fetched; links are resolved against it.
+        row_key: of the page.
+        body: b"" if there is none.
+        headers: of the response.
+        text: main text as stored.
+    """
+    from docstore.compiled import docstore_native  # here: `--help` prints without them
+    from docstore.model.capture import content_type_of
+
+    content_type = content_type_of(headers, row_key)
+    if text and body and content_type.partition(";")[0].lower() in MARKDOWN_TYPES:
+        return docstore_native.decode(body, content_type)[1]
+    return docstore_native.markdown(body, content_type, url, text)
 
 
 def title_parts(title: str) -> list[str]:

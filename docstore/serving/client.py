@@ -396,6 +396,12 @@ class RemoteStore:
         return slices(self._session, url, ReadSpec(("anchor",)))
 
     @checked
+    def markdown(self, url: str, *, at: Time | None = None) -> str | None:
+        """See `DocumentStore.markdown`."""
+        query = {"url": checked_url(url), "at": at_micros(at)}
+        return self._session.ask(Call("GET", "/v1/page/markdown", str, "markdown", query=query, may_be_absent=True))
+
+    @checked
     def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> list[Similar]:
         """See `DocumentStore.similar`."""
         named: dict[str, object] = {"url": page} if isinstance(page, str) else {"body": bytes(page)}

@@ -35,7 +35,7 @@ from docstore.model.types import (
 from docstore.reading import queries
 from docstore.reading.cells import Row, scan_range
 from docstore.reading.collapse import Similar
-from docstore.reading.documents import Document, rejection_of
+from docstore.reading.documents import MARKDOWN_FAMILIES, Document, rejection_of
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults
 from docstore.serving.archive_cdx import compiled_expression
@@ -284,6 +284,19 @@ async def get_body(context: RequestContext, service: Service, *, url: Url, at: A
     return Response(200, found.body, BODY_HEADERS)
 
 
+@route("GET", "/v1/page/markdown", Role.READ, gives={"markdown": str})
+async def get_markdown(context: RequestContext, service: Service, *, url: Url, at: At = None) -> Response:
+    """The main text of a page as Markdown."""
+
+    def made(found: Document | None) -> str | None:
+        return None if found is None else found.markdown
+
+    markdown = await service.read_page(made, url, at, MARKDOWN_FAMILIES)
+    if markdown is None:
+        raise absent(url)
+    return reply(context, {"markdown": markdown})
+
+
 @route("DELETE", "/v1/page", Role.WRITE, gives={"deleted": bool})
 async def delete_page(context: RequestContext, service: Service, *, url: Url, purge: bool = False) -> Response:
     """Delete a page with all its versions; `purge` takes the role admin."""
@@ -499,8 +512,8 @@ async def urls(
 
 
 PAGES: Final[list[Route]] = [
-    put_page, put_body, put_pages, put_verdicts, get_page, has_page, get_body, delete_page, get_pages, history,
-    validators, anchors, add_anchor, similar, snippets, search, collapse, find, rejected, orphans, urls,
+    put_page, put_body, put_pages, put_verdicts, get_page, has_page, get_body, get_markdown, delete_page, get_pages,
+    history, validators, anchors, add_anchor, similar, snippets, search, collapse, find, rejected, orphans, urls,
 ]  # fmt: skip
 
 

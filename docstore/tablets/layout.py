@@ -67,7 +67,7 @@ from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, d
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer
-from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries, row_of_scope
+from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.leftovers import list_set_aside
 from docstore.tablets.losses import (
@@ -128,6 +128,7 @@ class LocalBackend:
     manifest: Manifest
     values: LocalValues
     dictionaries: DictionaryFiles
+    scopes: ScopeRows
     base_rows: BaseRows
     schema: Schema
     identity: bytes
@@ -149,7 +150,9 @@ class LocalBackend:
 
     def committer(self, durability: Durability) -> Committer:
         """See `Backend`."""
-        return Committer(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
+        made = Committer(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
+        made.followers.add(self.scopes.follow)
+        return made
 
     def group_writer(self, table: Table, committer: object, clock: object) -> None:
         """See `Backend`: one atomic batch a group will do."""
@@ -437,9 +440,8 @@ class Layout:
             folder = self._path / DICTIONARY_DIRECTORY
             files.make_folder(folder)
             dictionary_files = DictionaryFiles(files, folder, memory=shares)
-            dictionaries = SiteDictionaries(
-                dictionary_files, partial(row_of_scope, engine), manifest.tablet_number, shares
-            )
+            scopes = ScopeRows(engine)
+            dictionaries = SiteDictionaries(dictionary_files, scopes.get, manifest.tablet_number, shares)
             values = LocalValues(bodies, ValueCodec(memory=shares), dictionaries, base_rows.stored_value, shares)
             reserve.take_back()
             if is_new:  # last, so that a crash during creation leaves no store
@@ -455,6 +457,7 @@ class Layout:
             manifest,
             values,
             dictionary_files,
+            scopes,
             base_rows,
             stored,
             identity,

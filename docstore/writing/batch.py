@@ -52,6 +52,7 @@ class Batch:
     """Pages that are judged and not committed.
 
     Attributes:
+        absent: rows that did not exist when the batch began.
         writes: pages and visits that get a record, in input order.
         rows: the last of `writes` by row key and time.
         pages: what verdicts on later pages need of them.
@@ -60,7 +61,8 @@ class Batch:
         body_bytes: length of all bodies.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, absent: set[bytes]) -> None:
+        self.absent = absent
         self.writes: list[Write] = []
         self.rows: dict[bytes, dict[int, Write]] = {}
         self.pages: dict[PagePointer, StoredPage] = {}
@@ -306,9 +308,10 @@ class View(StoredPages):
         self.detector = Detector(
             self.index, self.kernel, self, thresholds, title_rule=schema.title_rule, memory=opened.memory
         )
-        self.batch = Batch()
+        self.batch = Batch(set())
         self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
         self._caches = caches
+        self._is_alone = opened.engine.caps.single_writer
         self._collects = table.collects_captures or table.collects_bodies
         self._rows: LruCache[bytes, dict[int, StoredPage]] = opened.memory.cache(
             "pages",
@@ -393,11 +396,15 @@ class View(StoredPages):
     def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
         """The capture record of a row at a time, hidden by a policy or not: a write at that time replaces it."""
         pending = self.batch.records(row_key)
+        if not pending and row_key in self.batch.absent:
+            return None
         return self._table.record(row_key, timestamp, pending)
 
     def newest_before(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
         """The newest live page of a row before a time."""
         pending = self.batch.records(row_key)
+        if not pending and row_key in self.batch.absent:
+            return None
         return self._table.newest_capture(row_key, timestamp, pending)
 
     def next_time(self, row_key: bytes, timestamp: int, checksum: bytes) -> int:
@@ -447,8 +454,10 @@ class View(StoredPages):
         Args:
             pages: that will be judged; what their verdicts read first is read together.
         """
+        row_keys = [page.row_key for page in pages if not page.error]
+        absent = self._table.absent_rows(row_keys) if self._is_alone else set()
         self.index.prepare(page.analysis for page in pages if page.analysis is not None)
-        self.batch = Batch()
+        self.batch = Batch(absent)
 
     def add(self, write: Write) -> None:
         """Add a page to the batch: later pages see its record, and are judged against it if it stores its text."""
@@ -488,7 +497,7 @@ class View(StoredPages):
             columns: cell values of each record, as they were written.
             bases: the base to use for a value that resembles one of the batch, by its cell value.
         """
-        batch, self.batch = self.batch, Batch()
+        batch, self.batch = self.batch, Batch(set())
         if not self._caches or self._collects:  # a policy may hide a late capture as soon as it is written
             return
         for cell_value, base in bases.items():
@@ -499,7 +508,7 @@ class View(StoredPages):
 
     def drop(self) -> None:
         """Drop the batch, whose commit failed, or whose outcome is not known."""
-        self.batch = Batch()
+        self.batch = Batch(set())
         self._times = None
         self.index.clear()
 
@@ -513,11 +522,13 @@ class View(StoredPages):
         """After a commit: update the caches by key; see `Committer.followers`."""
         self.index.follow(rows, known)
         self.bases.follow(rows, known)
+        absent = self.batch.absent
         for table, row_key, mutations in rows:
             if table != PAGES:
                 continue
             if CAPTURE_FAMILY not in {getattr(one, "family", CAPTURE_FAMILY) for one in mutations}:
                 continue  # a delete of the whole row names no family
+            absent.discard(row_key)
             if row_key in self._rows:
                 self._rows.drop(row_key)
             if self._times is not None:

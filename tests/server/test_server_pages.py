@@ -304,6 +304,16 @@ def test_the_openapi_names_every_route(served: Serving) -> None:
             assert operation["description"].startswith("Needs the role"), path
 
 
+def test_markdown_of_a_page_is_served(served: Serving) -> None:
+    body = "<h1>Walks</h1><p>" + " ".join(f"walk{number}" for number in range(90)) + " <a href=x>on</a>"
+    url = "https://markdown.example/a/"
+    served.store.put_page(url, body.encode(), headers=(("Content-Type", "text/html"),), fetched_at=AT)
+    made = served.http.get("/v1/page/markdown", params={"url": url}).json()["markdown"]
+    assert made.startswith("# Walks\n\nwalk0 ") and made.endswith("[on](https://markdown.example/a/x)\n")
+    assert served.store.markdown(url) == made and served.store.markdown(url, at=AT - 1) is None
+    assert served.http.get("/v1/page/markdown", params={"url": "https://absent.example/"}).status_code == 404
+
+
 def test_verdicts_store_no_bodies(served: Serving) -> None:
     words = " ".join(f"elsewhere{number}" for number in range(90))
     pages = [{"url": f"https://ten.example/{number}", "body": f"<p>{words}", "fetched_at": AT} for number in range(2)]

@@ -1,9 +1,11 @@
 //! What holds of every input: the checks that fuzzing makes, with or without libFuzzer.
 
 use crate::analysis::{Analyser, Extractor, Options, Outcome, Page};
+use crate::charset;
 use crate::names::Names;
 use crate::shingle::{SAMPLE_LIMIT, SAMPLE_MODULUS};
 use crate::sketch::IN_ORDER;
+use crate::source::{Buffers, Source};
 use crate::tokens::{self, Tag};
 
 /// Tags lie in order, within the source, and their parts within them.
@@ -29,11 +31,12 @@ pub fn check_tokens(source: &[u8]) {
     }
 }
 
-/// An analysis repeats itself whatever came before it, is valid text, and its fingerprints are those of its main text.
+/// An analysis repeats itself whatever came before it, is valid text, has fingerprints of its main text, and Markdown.
 ///
 /// # Panics
 /// Where it is not so.
 pub fn check_kernel(analysers: &mut [Analyser; 3], body: &[u8], content_type: &str) {
+    let mut buffers = Buffers::default();
     for analyser in analysers {
         let (mut page, mut again) = (Page::default(), Page::default());
         let outcome = analyser.analyse(body, content_type, true, &mut page);
@@ -54,6 +57,9 @@ pub fn check_kernel(analysers: &mut [Analyser; 3], body: &[u8], content_type: &s
         assert!(of_all == samples.len() || of_all > SAMPLE_LIMIT);
         assert!(samples.iter().all(|value| value % SAMPLE_MODULUS == 0 && set.binary_search(value).is_ok()));
         assert!(!main.contains("\n\n") && !main.contains("  ") && main.trim() == main);
+        let mut source = Source::new(&charset::decode(body, content_type).1);
+        let markdown = source.markdown(&mut buffers, "https://host.example/a/b?c", main).expect("the text is known");
+        assert!(markdown.len() <= 100 * (body.len() + 100) && markdown.is_empty() == main.is_empty());
         for line in [&page.declared.title, &page.declared.description, &page.declared.keywords, &page.declared.lang] {
             assert!(!line.contains('\n'));
         }

@@ -19,6 +19,7 @@ pub mod invariants;
 pub mod kind;
 mod lanes;
 pub mod left_out;
+pub mod markdown;
 pub mod marks;
 pub mod murmur;
 pub mod names;

@@ -15,13 +15,13 @@ use crate::visible::Shown;
 use crate::wide::{self, Bytes};
 
 /// What a tag is; 0 opens or closes an element, and all but the first four end the block.
-const ELEMENT: u8 = 0;
-const INLINE: u8 = 1;
-const SPACE: u8 = 2;
-const LINK: u8 = 3;
-const LINK_END: u8 = 4;
-const LEAF: u8 = 5;
-const NO_ELEMENT: u8 = 6;
+pub const ELEMENT: u8 = 0;
+pub const INLINE: u8 = 1;
+pub const SPACE: u8 = 2;
+pub const LINK: u8 = 3;
+pub const LINK_END: u8 = 4;
+pub const LEAF: u8 = 5;
+pub const NO_ELEMENT: u8 = 6;
 
 /// By name: the open elements that a start tag closes first.
 static IMPLIED: [Option<&[u32]>; KNOWN] = {
@@ -41,6 +41,9 @@ pub struct Block {
     pub owner: u32,
     /// Its place in the flow.
     pub text: Range<usize>,
+    /// The pieces of the source that it is made of: piece 0 is the text before the first tag, piece n the content and
+    /// the text behind tag n - 1.
+    pub pieces: Range<u32>,
     pub weight: u64,
     pub link_weight: u64,
     /// Of the part in time elements.
@@ -64,6 +67,8 @@ pub struct Outline {
     pub signs: Vec<Range<usize>>,
     /// Each element's name, and the number of its attributes in `said`.
     pub tags: Vec<(u32, u32)>,
+    /// Of each element: the number of its start tag.
+    pub starts: Vec<u32>,
     pub said: Remembered,
     inline_tags: InlineTags,
     /// What the names say of elements that are not among the known ones, by number.
@@ -88,6 +93,8 @@ pub struct Reading {
 /// The block that is being read.
 struct Begun {
     start: usize,
+    /// Its first piece.
+    piece: u32,
     /// Weight of all that is before it.
     begin: u64,
     link_weight: u64,
@@ -100,9 +107,10 @@ struct Begun {
 }
 
 impl Begun {
-    fn new(start: usize, begin: u64) -> Self {
+    fn new(start: usize, piece: u32, begin: u64) -> Self {
         Self {
             start,
+            piece,
             begin,
             link_weight: 0,
             time_weight: 0,
@@ -151,6 +159,8 @@ impl Outline {
         self.blocks.clear();
         self.tags.clear();
         self.tags.push((NOTHING, 0));
+        self.starts.clear();
+        self.starts.push(u32::MAX);
         self.stack.clear();
         self.stack.push((0, NOTHING));
         self.open_count.clear();
@@ -163,7 +173,7 @@ impl Outline {
         // The attributes of the last link.
         let mut link = &source[..0];
         let mut leaf_height = usize::MAX;
-        let mut reading = Begun::new(0, 0);
+        let mut reading = Begun::new(0, 0, 0);
         if let Some(how) = shown.text {
             let end = tags.first().map_or(source.len(), |tag| tag.start as usize);
             self.push_signs(source, 0..end, how, &mut signs, flow);
@@ -198,7 +208,7 @@ impl Outline {
             match kind {
                 INLINE | LINK | LINK_END | SPACE => {}
                 _ => {
-                    self.end_block(&mut reading, flow);
+                    self.end_block(&mut reading, number, flow);
                     if kind == LEAF || (kind == NO_ELEMENT && tag.name & 1 != 0) {
                         while self.apart_count != 0 && self.stack.len() > leaf_height && self.closes_inline() {}
                         leaf_height = if kind == LEAF { self.stack.len() } else { usize::MAX };
@@ -214,7 +224,7 @@ impl Outline {
                             reading.is_heading = properties(tag.name) & names::HEADING != 0;
                         }
                         NO_ELEMENT => {}
-                        _ if tag.name & 1 == 0 => self.open(source, tag, how, is_inline),
+                        _ if tag.name & 1 == 0 => self.open(source, tags, number, how, is_inline),
                         _ => self.close(element),
                     }
                 }
@@ -240,7 +250,7 @@ impl Outline {
                 reading.time_weight += flow.weight() - before;
             }
         }
-        self.end_block(&mut reading, flow);
+        self.end_block(&mut reading, tags.len(), flow);
     }
 
     /// Read a text, and note where its signs stand in the flow.
@@ -260,15 +270,17 @@ impl Outline {
         });
     }
 
-    /// End the block that is being read, and begin the next one.
+    /// End the block that is being read at a tag, and begin the next one.
     #[inline(always)]
-    fn end_block(&mut self, reading: &mut Begun, flow: &mut Flow) {
+    fn end_block(&mut self, reading: &mut Begun, tag: usize, flow: &mut Flow) {
+        let next = tag as u32 + 1;
         let weight = flow.weight() - reading.begin;
         if weight != 0 {
             let end = flow.bytes().len();
             self.blocks.push(Block {
                 owner: self.stack[self.stack.len() - 1].0,
                 text: reading.start + usize::from(reading.start != 0)..end,
+                pieces: reading.piece..next,
                 weight,
                 link_weight: reading.link_weight,
                 time_weight: reading.time_weight,
@@ -280,7 +292,7 @@ impl Outline {
             reading.start = end;
         }
         flow.end_block();
-        *reading = Begun::new(reading.start, flow.weight());
+        *reading = Begun::new(reading.start, next, flow.weight());
     }
 
     /// Whether an inline tag opens or closes an element.
@@ -343,7 +355,9 @@ impl Outline {
         *self.customs[place].get_or_insert_with(|| Said::of_name(name))
     }
 
-    fn open(&mut self, source: &[u8], tag: &Tag, how: Reading, is_inline: bool) {
+    fn open(&mut self, source: &[u8], tags: &[Tag], number: usize, how: Reading, is_inline: bool) {
+        let tag = &tags[number];
+        self.starts.push(number as u32);
         let element = tag.name >> 1;
         if let Some(implied) = IMPLIED.get(element as usize).copied().flatten() {
             while self.stack.last().is_some_and(|(_, top)| implied.contains(top) || is_inline_name(*top)) {
@@ -393,7 +407,7 @@ fn is_inline_name(element: u32) -> bool {
 }
 
 #[inline(always)]
-fn kind_of(tag: &Tag) -> u8 {
+pub fn kind_of(tag: &Tag) -> u8 {
     if tag.name == NOTHING {
         return INLINE;
     }

@@ -202,14 +202,20 @@ struct Traits {
 
 /// Main content of a page, in `flow`.
 pub fn scored(source: &[u8], kept: Kept, buffers: &mut Scored, flow: &mut Flow) {
-    buffers.read_title(source, kept.tags, flow);
-    let (taken, _) = buffers.read(source, kept);
-    let found = buffers.find::<false>(taken, flow);
-    let kept = buffers.without_rest(found.blocks);
-    buffers.combined.write(&kept, flow);
+    buffers.main(source, kept, flow);
 }
 
 impl Scored {
+    /// Main content of a page, in `flow`; gives the numbers of its blocks, and how the page was read.
+    pub fn main(&mut self, source: &[u8], kept: Kept, flow: &mut Flow) -> (Vec<usize>, Reading) {
+        self.read_title(source, kept.tags, flow);
+        let (taken, reading) = self.read(source, kept);
+        let found = self.find::<false>(taken, flow);
+        let kept = self.without_rest(found.blocks);
+        self.combined.write(&kept, flow);
+        (kept, reading)
+    }
+
     /// Step 1: the page, the numbers of the blocks that `combined` takes, and how the page was read.
     pub fn read(&mut self, source: &[u8], kept: Kept) -> (Vec<usize>, Reading) {
         let plain = Reading { noscript: false, apart: true };

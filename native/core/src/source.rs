@@ -1,11 +1,15 @@
 //! What is asked of a page's source beside its analysis: its visible text, what it declares, an explanation.
 
+use crate::combined::{self, Combined};
 use crate::explain::{self, Explained};
 use crate::flow::{Flow, Source as How};
 use crate::left_out::{Kept, LeftOut};
+use crate::markdown::{markdown, Chosen};
 use crate::names::{Names, NAME_BASE, NAME_SCRIPT};
+use crate::outline::Reading;
 use crate::page::{self, is_space, Declared};
 use crate::plateau::{self, Plateau};
+use crate::scored::Scored;
 use crate::tokens::{self, Tag};
 use crate::visible::visible;
 use crate::Extractor;
@@ -15,6 +19,15 @@ pub struct Source {
     text: String,
     tags: Vec<Tag>,
     names: Names,
+}
+
+/// Buffers of `Source::markdown`; what they remember of a site's tags makes its next page faster.
+#[derive(Default)]
+pub struct Buffers {
+    left_out: LeftOut,
+    flow: Flow,
+    rule: Scored,
+    combined: Combined,
 }
 
 impl Source {
@@ -83,6 +96,32 @@ impl Source {
                 self.visible().lines().map(shown).collect()
             }
         }
+    }
+
+    /// The page as Markdown, of the blocks that are its main text; None if no extractor gives this main text.
+    pub fn markdown(&mut self, buffers: &mut Buffers, url: &str, text: &str) -> Option<String> {
+        let base = self.base();
+        let source = self.text.as_bytes();
+        let Buffers { left_out, flow, rule, combined: page } = buffers;
+        let read = left_out.read(source, &mut self.tags);
+        let written = |kept: &[usize], combined: &Combined, noscript: bool| {
+            let (page, text) = (&combined.page, std::str::from_utf8(combined.text()).unwrap_or_default());
+            let chosen = Chosen { source, tags: read.tags, signs: read.signs, page, text, kept, noscript };
+            markdown(chosen, url, base.as_deref())
+        };
+        let (kept, reading) = rule.main(source, read, flow);
+        if flow.bytes() == text.as_bytes() {
+            return Some(written(&kept, rule.combined(), reading.noscript));
+        }
+        page.read(source, read, Reading::default());
+        let kept = combined::select(&page.page, 0);
+        page.write(&kept, flow);
+        if flow.bytes() == text.as_bytes() {
+            return Some(written(&kept, page, false));
+        }
+        visible(source, read, flow);
+        let all: Vec<usize> = (0..page.page.blocks.len()).collect();
+        (flow.bytes() == text.as_bytes()).then(|| written(&all, page, false))
     }
 
     /// The value of the first attribute of that name.

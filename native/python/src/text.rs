@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 
 use docstore_kernel::analysis::TEXT_LIMIT_BYTES;
+use docstore_kernel::markdown;
 use docstore_kernel::page::is_space;
-use docstore_kernel::source::{self, Source};
+use docstore_kernel::source::{self, Buffers, Source};
 use docstore_kernel::words::{self, Words};
 use docstore_kernel::{bytes, charset, kind, Extractor};
 use pyo3::exceptions::PyValueError;
@@ -15,6 +16,7 @@ use pyo3::types::{PyBytes, PyString};
 use crate::{detached, KEPT_BODY_BYTES};
 
 thread_local! {
+    static BUFFERS: RefCell<Buffers> = RefCell::default();
     pub static WORDS: RefCell<(Words, Vec<u8>)> = RefCell::default();
 }
 
@@ -158,6 +160,26 @@ fn base_href(body: &[u8], content_type: &Bound<'_, PyString>) -> PyResult<Option
     detached(content_type.py(), || Source::new(&text).base())
 }
 
+/// The main text of a page as Markdown: for HTML of those of its blocks that make up the text, else of its lines.
+#[pyfunction]
+#[pyo3(name = "markdown")]
+fn markdown_of(
+    python: Python<'_>,
+    body: &[u8],
+    content_type: &Bound<'_, PyString>,
+    url: &str,
+    text: &Bound<'_, PyString>,
+) -> PyResult<String> {
+    let text = text.to_string_lossy();
+    let mut found = None;
+    if kind::is_html(body, &content_type.to_string_lossy()) {
+        let (_, source) = decoded(python, body, content_type)?;
+        found =
+            detached(python, || BUFFERS.with_borrow_mut(|buffers| Source::new(&source).markdown(buffers, url, &text)))?;
+    }
+    Ok(found.unwrap_or_else(|| markdown::of_lines(&text)))
+}
+
 /// The contents of the scripts of JSON-LD in a page.
 #[pyfunction]
 fn json_ld(body: &[u8], content_type: &Bound<'_, PyString>) -> PyResult<Vec<String>> {
@@ -199,6 +221,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(visible_text, module)?)?;
     module.add_function(wrap_pyfunction!(read_html, module)?)?;
     module.add_function(wrap_pyfunction!(base_href, module)?)?;
+    module.add_function(wrap_pyfunction!(markdown_of, module)?)?;
     module.add_function(wrap_pyfunction!(json_ld, module)?)?;
     module.add_function(wrap_pyfunction!(plateau, module)?)?;
     module.add_function(wrap_pyfunction!(explain, module)?)
