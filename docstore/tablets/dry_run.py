@@ -33,7 +33,6 @@ from docstore.storage.port import Backend
 from docstore.storage.reports import CompactionReport, Problem
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
-from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.layout import LocalBackend
@@ -181,11 +180,11 @@ class Overlay(LocalBackend):
         self.folder = folder
         self.pins = pins
 
-    def compact(self, table: Table, committer: Committer, prune: Callable[[], int], **options: Any) -> CompactionReport:
+    def compact(self, table: Table, committer: object, prune: Callable[[], int], **options: Any) -> CompactionReport:
         """Refuse: its data is temporary."""
         raise InvalidArgument("a dry run cannot be compacted; compact the store itself")
 
-    def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
+    def codec_stats(self, committer: object) -> dict[str, dict[str, int]]:
         """Refuse: the records are in two stores."""
         raise InvalidArgument("a dry run has no codec statistics; ask the store itself")
 

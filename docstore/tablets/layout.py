@@ -62,17 +62,15 @@ from docstore.storage.files import (
     read_only_error,
     translated,
 )
-from docstore.storage.reports import Problem
+from docstore.storage.reports import LostCommits, LostVersion, Problem, SetAside
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
-from docstore.tablets.leftovers import SetAside, list_set_aside
+from docstore.tablets.leftovers import list_set_aside
 from docstore.tablets.losses import (
-    LostCommits,
-    LostVersion,
     acknowledge,
     drop_lost,
     lost_commits,
@@ -87,6 +85,7 @@ from docstore.tablets.values import LocalValues
 from docstore.version import __version__
 
 if TYPE_CHECKING:
+    from docstore.storage import port
     from docstore.storage.port import Backend
     from docstore.storage.reports import BackupReport, CompactionReport, Progress
 
@@ -143,7 +142,7 @@ class LocalBackend:
     reserve: Reserve
     memory: Memory
     missing: tuple[LostRange, ...] = ()
-    index: Any = None
+    index: port.Closing | None = None
     lower: Backend | None = None
 
     def __post_init__(self) -> None:
@@ -167,7 +166,7 @@ class LocalBackend:
     def compact(
         self,
         table: Table,
-        committer: Committer,
+        committer: port.Committer,
         prune: Callable[[], int],
         *,
         tablets: Sequence[int] | None,
@@ -177,17 +176,19 @@ class LocalBackend:
         """See `Backend`."""
         from docstore.tablets.compaction.job import Compaction
 
+        assert isinstance(committer, Committer)
         compaction = Compaction(self, table, committer, prune, **options)
         report: CompactionReport = compaction.run(tablets, dry_run=dry_run)
         return report
 
-    def backup(self, committer: Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
+    def backup(self, committer: port.Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
         """See `Backend`."""
         from docstore.tablets.backup import backup
 
+        assert isinstance(committer, Committer)
         return backup(self, committer, folder, on_progress)
 
-    def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
+    def codec_stats(self, committer: port.Committer) -> dict[str, dict[str, int]]:
         """See `Backend`."""
         with self.bodies.pinned():
             with committer.lock:

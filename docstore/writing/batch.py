@@ -1,6 +1,6 @@
 """The batch, and the view: what a verdict sees of the store and of the pages that are not committed yet.
 
-`Write` is a page with its verdict.  `Batch` has the pages that are judged and not committed: their records, postings
+`Batch` has the pages that are judged and not committed: their records, postings
 and anchors.  `View` reads batch over cache over rows.  The caches have committed data alone, and each commit updates
 them by key; what look-ups learnt from a batch is dropped with it.  A batch ends as a whole: `View.committed` or
 `View.drop`.  Nothing here decides what a verdict is, and nothing commits.
@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
 from docstore.dedup.detector import Detector, Judged, StoredPage, StoredPages, Thresholds
@@ -28,7 +27,7 @@ from docstore.model.capture import (
     decode_verdict,
 )
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
+from docstore.model.format import CAPTURE_FAMILY
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
 from docstore.reading.index import kernel_of, open_texts
@@ -40,54 +39,13 @@ from docstore.storage.port import Backend, Values
 from docstore.storage.table import NONE_PENDING, TIMESTAMP_STEP_MICROS, Pending, Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, encode_inline, is_ref, raw_bytes_of
-from docstore.writing.prepare import ANCHOR_FAMILY, Anchor, Prepared
+from docstore.storage.writes import ANCHOR_FAMILY, Prepared, Write
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
 PAGES = "pages"
 """Table of pages."""
 BATCH_ANCHORS = 20_000
 """A batch with so many anchors is committed before its next page, because they are in memory."""
-
-
-class Write(NamedTuple):
-    """A page with its verdict, and everything that its commit writes.
-
-    Attributes:
-        page: the prepared page.
-        pointer: its row, and the time of its capture: the first free time from the page's own time on.
-        verdict: for its record and its caller.
-        record: its capture record, with all values in their cells, whatever their length, but without the body and text
-            that `page` has; None if nothing is stored.
-        anchors: of its links, those that are not stored yet.
-        error: why it is refused; else "".
-        known_as: how the same capture was stored before; else "".
-        contains: the page that its verdict says it contains.
-        nearest: the nearest page of another row: body and text may be deltas against its body and text.
-        previous: the page of its own row before it.
-        is_damaged: its row has the same bytes but they cannot be read, so it is stored whole.
-        rewrites: its record replaces another one at the same time.
-    """
-
-    page: Prepared
-    pointer: PagePointer
-    verdict: StoredVerdict
-    record: CaptureRecord | None = None
-    anchors: Sequence[Anchor] = ()
-    error: str = ""
-    known_as: str = ""
-    contains: PagePointer | None = None
-    nearest: PagePointer | None = None
-    previous: LiveCapture | None = None
-    is_damaged: bool = False
-    rewrites: bool = False
-
-    def whole_record(self) -> CaptureRecord:
-        """The record with body and text in their cells, as the view shows it; REQUIRES: there is one."""
-        assert self.record is not None
-        if self.record.kind != CAPTURE_STORED:
-            return self.record
-        values = {BODY: encode_inline(self.page.page.body), MAIN: encode_inline(self.page.analysed.main_bytes)}
-        return self.record._replace(columns=values | self.record.columns)
 
 
 class Batch:
@@ -491,12 +449,11 @@ class View(StoredPages):
     # --- the batch
 
     def begin(self, pages: Sequence[Prepared]) -> None:
-        """Begin a batch: the last one is committed.  Values that could not be read are tried again.
+        """Begin a batch: the last one is committed.
 
         Args:
             pages: that will be judged; what their verdicts read first is read together.
         """
-        self._unusable.clear()
         row_keys = [page.row_key for page in pages if not page.error]
         absent = self._table.absent_rows(row_keys) if self._is_alone else set()
         self.index.prepare(page.analysis for page in pages if page.analysis is not None)
@@ -552,7 +509,6 @@ class View(StoredPages):
     def drop(self) -> None:
         """Drop the batch, whose commit failed, or whose outcome is not known."""
         self.batch = Batch(set())
-        self._unusable.clear()
         self._times = None
         self.index.clear()
 

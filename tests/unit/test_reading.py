@@ -33,7 +33,8 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.types import Page, Schema
 from docstore.reports.check import check
-from docstore.writing.prepare import Anchor, Prepared, Preparer
+from docstore.storage.writes import Anchor, Prepared
+from docstore.writing.prepare import Preparer
 
 ROOT = Path(__file__).parent.parent.parent
 SAMPLE = ROOT / "examples" / "sample-crawl.warc.gz"
