@@ -101,6 +101,7 @@ TOOLS = (
     Command("tool reindex", "index pages that the detector cannot see", STORES, "docstore.cli.sweep"),
     Command("tool lsh", "choose bands for a similarity and a recall", STORES, "docstore.cli.tools"),
     Command("tool plateau", "measure a page's tag curve and its plateau", STORES, "docstore.cli.tools"),
+    Command("tool fingerprint", "show how fingerprints of texts come about", STORES, "docstore.cli.tools"),
 )
 """Commands for experts, which `docstore tool --help` lists."""
 COMMANDS = (*(command for group in GROUPS.values() for command in group), *TOOLS)
