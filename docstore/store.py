@@ -59,8 +59,8 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.search.index import SearchIndex
     from docstore.storage.port import Backend, Committer
     from docstore.storage.reports import BackupReport, CompactionReport
+    from docstore.storage.writes import Prepared
     from docstore.writing.applying import Applied, Repaired
-    from docstore.writing.prepare import Prepared
     from docstore.writing.writer import PageWriter, WriteSide
 
 SNIPPET_LENGTH = 200

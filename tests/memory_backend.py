@@ -1,8 +1,12 @@
-"""A backend in memory: values stand in their cells, nothing is kept.  Shows what the port asks for, and no more."""
+"""A backend in memory: values stand in their cells, and the index lies in a temporary folder.
+
+It shows what the port asks for, and no more.
+"""
 
 from __future__ import annotations
 
 import json
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +17,10 @@ from memory_engine import MemoryEngine
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Durability, Mutation, RowMutations, Schema, SetCell
-from docstore.storage.bases import BaseRows, NewPage
+from docstore.storage.bases import BaseRows, NewPage, StoredValues
 from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
+from docstore.storage.files import Files
 from docstore.storage.port import Backend, Follower
 from docstore.storage.reports import Problem
 from docstore.storage.unreadable import UnreadableValues
@@ -36,9 +41,8 @@ class InlineValues:
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         return encode_inline(raw)
 
-    def append_pages(self, pages: Sequence[NewPage]) -> None:
-        for page in pages:
-            page.cell_values |= {column: encode_inline(raw) for column, raw in page.values.items()}
+    def append_pages(self, pages: Sequence[NewPage]) -> list[StoredValues]:
+        return [StoredValues({column: encode_inline(raw) for column, raw in page.values.items()}, {}) for page in pages]
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         pass
@@ -110,7 +114,6 @@ class MemoryBackend:
 
     path = Path("/nowhere")
     band_secret = b""
-    runs: RunStorage | None = None
     lower: Backend | None = None
     lost: tuple[Any, ...] = ()
     lost_commits: tuple[Any, ...] = ()
@@ -122,6 +125,8 @@ class MemoryBackend:
         self.values = InlineValues()
         self.base_rows = BaseRows(self.engine)
         self.memory = Memory()
+        self._folder = tempfile.TemporaryDirectory(prefix="docstore-memory-")
+        self.runs: RunStorage | None = RunStorage(self.engine, Path(self._folder.name), Files())
         self.index: Any = None
 
     def committer(self, durability: Durability) -> MemoryCommitter:
@@ -170,3 +175,4 @@ class MemoryBackend:
     def close(self) -> None:
         if self.index is not None:
             self.index.close()
+        self._folder.cleanup()

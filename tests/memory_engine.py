@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from docstore.model.errors import StoreUnavailable
 from docstore.model.format import BARE_TABLES, TABLE_TAGS
@@ -175,6 +175,13 @@ class MemoryEngine:
         check_not_bare(table)
         cells = self.read_row(table, row_key, ReadSpec((family,), qualifier, timestamp, timestamp + 1))
         return next((cell.value for cell in cells if cell.qualifier == qualifier), None)
+
+    def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+        """See `Engine.absent_rows`."""
+        check_table(table)
+        with self._lock:
+            self._check_open()
+            return set(row_keys) - self._tables[table].rows.keys()
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING

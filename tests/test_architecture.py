@@ -163,6 +163,7 @@ LOADED_LATER = {
     ("docstore.serving.client", "docstore.archives.selection"),
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
+    ("docstore.cli.output", "docstore.notes.words"),
     ("docstore.cli.main", "docstore.search.commands"),
     ("docstore.cli.main", "docstore.notes.annotate"),
     ("docstore.cli.main", "docstore.notes.links"),

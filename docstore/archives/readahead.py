@@ -40,7 +40,7 @@ from docstore.model.types import Page, Schema
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # numpy comes with it
-    from docstore.writing.prepare import Prepared
+    from docstore.storage.writes import Prepared
 
 # --- portions: some pages, their places, and the other records between them
 

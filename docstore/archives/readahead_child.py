@@ -30,7 +30,8 @@ from docstore.archives.readahead import HELLO, Job, Portion, portions
 from docstore.dedup.kernel import Kernel, bin_order
 from docstore.model.analysis import Analysis
 from docstore.model.types import Page
-from docstore.writing.prepare import Anchor, Prepared, Preparer
+from docstore.storage.writes import Anchor, Prepared
+from docstore.writing.prepare import Preparer
 from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
 
 AHEAD_BYTES = 16 << 20

@@ -21,15 +21,16 @@ from docstore.archives.export import (
 )
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.selection import QUALITY_PRESETS, Selection
+from docstore.archives.subtract import SET_A, SET_B, only_in_b
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_in
 from docstore.cli.store_commands import PARQUET
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
-from docstore.model.types import ColumnFamily, PutResult, Schema, VerdictKind
+from docstore.model.types import SAME_PAGE, ColumnFamily, PutResult, Schema, VerdictKind
 from docstore.storage.heap import use_one_heap
-from docstore.store import DocumentStore
+from docstore.store import DocumentStore, open_store
 
 if TYPE_CHECKING:
     from docstore.attach import Store
@@ -303,3 +304,51 @@ def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survi
                     line = "{}\t{}\t{:.6f}\n".format(*dropped_page)
                     stream.write(line.encode("utf-8", "surrogateescape"))
     return survivors
+
+
+# --- docstore subtract
+
+
+def run_subtract(args: argparse.Namespace) -> int:
+    for name in (args.a, args.b):
+        if not Path(name).exists():
+            raise InvalidArgument(f"no file or folder {name}; name archives, or folders of archives")
+        if _holds(name, Path(args.output)):
+            raise InvalidArgument(f"--output {args.output} would be written into what is read; name another file")
+    if args.format == PARQUET:
+        from docstore.archives import arrow  # imported before a file is made: pyarrow may be missing
+    use_one_heap()
+    kinds = frozenset(map(VerdictKind, args.verdict)) or frozenset(SAME_PAGE)
+    folder = Path(args.output).resolve().parent
+    with ExitStack() as stack:
+        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-subtract-", dir=folder))
+        store = stack.enter_context(open_store(f"{place}/store", create=True, durability="none"))
+        reports = []
+        for name, label in ((args.a, SET_A), (args.b, SET_B)):
+            with ExitStack() as drawn:
+                options = IngestOptions({}, args.threads, crawl=label)
+                reports.append(ingest(store, [name], options, _progress(args, drawn)))
+        kept = only_in_b(store, kinds)
+        selection = Selection(crawl=SET_B, versions=None)
+
+        def keep(row_key: bytes, timestamp: int) -> bool:
+            return (row_key, timestamp) in kept
+
+        report = ExportReport()
+        stream = stack.enter_context(arguments.replaced(Path(args.output), lambda: report.captures))
+        if args.format == PARQUET:
+            report = arrow.write_parquet(store, stream, selection, keep=keep)
+        else:
+            texts = args.format in ("jsonl", "wacz")
+            report = export(store, WRITERS[args.format](stream, True), selection, texts=texts, keep=keep)
+    read = {"a": reports[0].pages, "b": reports[1].pages, "kept": report.captures, "output": args.output}
+    if args.json:
+        output.json_line(read)
+    else:
+        output.line(f"wrote {read['kept']} of {read['b']} captures of {args.b} that are not in {args.a}")
+    for partial in reports:
+        _print_errors(partial)
+    answers.note_unreadable(report.unreadable)
+    if report.unreadable or any(partial.is_partial for partial in reports):
+        return EXIT_RECORDS_SKIPPED
+    return EXIT_OK if report.captures else EXIT_NOTHING_FOUND

@@ -18,7 +18,7 @@ from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.plain import asdict
 from docstore.model.types import Schema
 from docstore.reading.documents import Capture, Document
-from docstore.reports.measures import Measures, measures
+from docstore.reports.measures import TOP_WORDS, TOP_WORDS_NGRAM, TOP_WORDS_OVERLAP, Measures, measures
 from docstore.reports.worddiff import Change, Piece, word_diff
 from docstore.text.explain import ExplainedBlock, doubts, explain, left_out
 from docstore.text.readers import decode, is_html
@@ -145,6 +145,11 @@ def _print_measures(args: argparse.Namespace, first: Document, second: Document,
             (
                 "0-mod-p, overlap",
                 f"{_share(measured.fingerprint_overlap)}  ({fingerprints}{measured.shared_fingerprints} shared)",
+            ),
+            (
+                "top words, overlap",
+                f"{_share(measured.top_words_overlap)}  ({'near' if measured.top_words_near else 'not near'}: "
+                f"{TOP_WORDS_NGRAM}-grams of the {TOP_WORDS} most frequent words, from {TOP_WORDS_OVERLAP:g})",
             ),
         ]
     )

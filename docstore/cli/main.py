@@ -80,7 +80,10 @@ GROUPS = {
         Command("annotate", "derive columns: language, key phrases, names, links", PAGES, "docstore.notes.annotate"),
         Command("frontier", "list link targets that are not stored", PAGES, "docstore.notes.links"),
     ),
-    "archives": (Command("export", "write pages as WARC, TREC Web or JSON Lines", STORES, "docstore.cli.archives"),),
+    "archives": (
+        Command("export", "write pages as WARC, TREC Web or JSON Lines", STORES, "docstore.cli.archives"),
+        Command("subtract", "write the pages of archives that others do not have", STORES, "docstore.cli.archives"),
+    ),
     "upkeep": (
         Command("check", "look for damage", STORES, "docstore.cli.upkeep"),
         Command("compact", "remove garbage, rewrite live data smaller", STORES, "docstore.cli.upkeep"),
@@ -98,6 +101,7 @@ TOOLS = (
     Command("tool reindex", "index pages that the detector cannot see", STORES, "docstore.cli.sweep"),
     Command("tool lsh", "choose bands for a similarity and a recall", STORES, "docstore.cli.tools"),
     Command("tool plateau", "measure a page's tag curve and its plateau", STORES, "docstore.cli.tools"),
+    Command("tool fingerprint", "show how fingerprints of texts come about", STORES, "docstore.cli.tools"),
 )
 """Commands for experts, which `docstore tool --help` lists."""
 COMMANDS = (*(command for group in GROUPS.values() for command in group), *TOOLS)

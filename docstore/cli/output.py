@@ -327,7 +327,12 @@ def print_capture(args: argparse.Namespace, document: Document, capture: Capture
         if args.markdown:
             fields["markdown"] = capture.markdown(document.row_key)
         if args.outline:
-            fields["outline"] = [section._asdict() for section in capture.outline]
+            from docstore.notes.words import topic_phrases  # reads lists of stop words
+
+            lang = capture.lang or ""
+            fields["outline"] = [
+                {**section._asdict(), "topic": topic_phrases(section.text, lang)} for section in capture.outline
+            ]
         if args.body:
             fields["body"] = plain.textual(capture.body or b"")
         json_line(fields)

@@ -80,7 +80,7 @@ def add_get_arguments(parser: argparse.ArgumentParser) -> None:
     declare(shown, "--headers", "status and response headers")
     declare(shown, "--explain", "each block of the page: whether it is main text, and why")
     declare(shown, "--markdown", "main text as Markdown")
-    declare(shown, "--outline", "main text cut at the page's own headings")
+    declare(shown, "--outline", "main text cut at the page's own headings; with --json each part has its key phrases")
     declare(
         shown,
         "--column F:Q",
@@ -353,7 +353,8 @@ exact Jaccard coefficient that verdicts use; for two pages without text it says
 whether their bytes are the same.  One URL compares two of its versions: the
 newest and the version before it, or those of --at.
 --measures prints the result of each fingerprint instead: checksums, exact
-Jaccard coefficient and containment, simhash, sketch, 0-mod-p fingerprints."""
+Jaccard coefficient and containment, simhash, sketch, 0-mod-p fingerprints, and
+the overlap of n-grams of the most frequent words."""
 
 DIFF_EXAMPLES = """\
 docstore diff https://example.com/a https://example.com/b

@@ -389,6 +389,33 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+# --- docstore subtract
+
+SUBTRACT_DESCRIPTION = """\
+Write the pages of B that are not in A.  A page of B counts as one of A if a page
+of A has the same bytes, the same text, or a text that is nearly the same; it
+may have another URL.  B's own duplicates stay.  Both are read into a store next
+to the output, which is removed at the end: it needs some 15% of their size."""
+
+SUBTRACT_EXAMPLES = """\
+docstore subtract may.warc.gz june.warc.gz --output only-june.warc.gz
+docstore subtract seen/ crawl.parquet --format parquet --output unseen.parquet --json
+docstore subtract a.warc.gz b.warc.gz --verdict exact --output other-bytes.warc.gz
+"""
+
+
+def add_subtract_arguments(parser: argparse.ArgumentParser) -> None:
+    declare(parser, "a A", "an archive, or a folder of archives: what is there already")
+    declare(parser, "b B", "an archive, or a folder of archives, of which pages are written")
+    declare(parser, "--output FILE", "output file; replaced when everything is written", required=True)
+    declare(parser, "--format", "what to write (default: warc)", FORMATS, "warc")
+    about = "verdict by which a page counts as one of A (default: exact, same_text and near); may be repeated"
+    declare(parser, "--verdict KIND*", about, arguments.verdict_kind)
+    declare(parser, "--threads N", "that analyse pages (default: 2)", default=2)
+    arguments.add_progress(parser)
+    arguments.add_json(parser, "{a, b, kept, output} as one JSON object")
+
+
 # --- docstore sweep
 
 SWEEP_DESCRIPTION = """\
@@ -634,12 +661,15 @@ def _port(text: str) -> int:
 LSH_DESCRIPTION = """\
 Choose the bands of a min-wise sketch: they find pairs at a similarity with a
 recall, and propose few pairs that share only a template.  L bands of k bins
-miss a pair at similarity p with probability (1 - p^k)^L.  Prints the curve,
-and the curve of the bands that this docstore uses.  Needs no store."""
+miss a pair at similarity p with probability (1 - p^k)^L, and propose one at q
+with 1 - (1 - q^k)^L.  Prints the curve, and the curve of the bands that this
+docstore uses.  With --bands and --band-width it prints both error rates of
+these bands instead of a choice.  Needs no store."""
 
 LSH_EXAMPLES = """\
 docstore tool lsh --threshold 0.8 --recall 0.99
 docstore tool lsh --threshold 0.6 --recall 0.95 --background 0.2 --json
+docstore tool lsh --threshold 0.95 --background 0.6 --bands 10 --band-width 8
 """
 
 
@@ -654,6 +684,8 @@ def add_lsh_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.15,
     )
     declare(parser, "--bins N", f"default: {BINS}", default=BINS)
+    declare(parser, "--bands N", "L, groups of bins or bits; with --band-width")
+    declare(parser, "--band-width N", "k, bins or bits in a group")
     arguments.add_json(parser, "the choice, and both curves, as one JSON object")
 
 
@@ -661,8 +693,10 @@ def add_lsh_arguments(parser: argparse.ArgumentParser) -> None:
 
 PLATEAU_DESCRIPTION = """\
 Measure the tag curve of a page: tags so far by tokens so far, which are tags
-and words.  The plateau is the span with few tags in it and many outside.
-Prints the slope, tags per token, before, inside and after it."""
+and words.  The plateau is the span with most tags outside and words inside.
+Prints this optimum, and the slope, tags per token, before, inside and after
+it; the same if a word counts c = all tags / all words; and the flat windows:
+slices without a tag, of --slice tokens, halved until there is one."""
 
 PLATEAU_EXAMPLES = """\
 docstore tool plateau https://example.com/
@@ -674,4 +708,55 @@ def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "url URL?", "a stored page; https:// is added if the scheme is missing")
     declare(parser, "--file PAGE.html", "a file of HTML in place of a stored page; - for stdin")
     declare(parser, "--at TIME", "version at this time")
-    arguments.add_store(parser, "the numbers, and points of the curve, as one JSON object", read_only=True)
+    declare(parser, "--slice N", "tokens of the first slices (default: 64)", default=64)
+    arguments.add_store(parser, "the numbers, slopes and points of the curve, as one JSON object", read_only=True)
+
+
+# --- docstore tool fingerprint
+
+FINGERPRINT_DESCRIPTION = """\
+Show how the fingerprints of texts come about: words with weights and hashes,
+the vector and the simhash; n-grams, their hashes, and those that are 0 mod N;
+the min-wise sketch; bytes, sums of Adler-32 and checksums.  Several texts are
+compared.  This is a lesson, and needs no store.  The store's own simhash stands
+next to the lesson's.  It differs: it adds up 64-bit hashes of shingles of five
+words, not of words by their frequency, so that the order of words counts."""
+
+FINGERPRINT_EXAMPLES = """\
+docstore tool fingerprint --text 'Tropical fish' --adler-modulus 13
+docstore tool fingerprint page.txt --bits 64 --stop 'in the and' --json
+docstore tool fingerprint --text 'Jack London traveled to Oakland' --text 'to the city' --shingle-words 2
+docstore tool fingerprint old.txt new.txt --permutation 1,1,5 --permutation 3,1,5
+"""
+
+
+def add_fingerprint_arguments(parser: argparse.ArgumentParser) -> None:
+    declare(parser, "files FILE*", "a text in UTF-8; - for stdin")
+    declare(parser, "--text TEXT*", "a text in place of a file; may be repeated")
+    declare(parser, "--bits N", "of the hash of a word, and of the simhash: 1 to 64 (default: 8)", default=8)
+    declare(parser, "--stop WORDS", "words that do not count in the simhash, in one argument", default="")
+    declare(
+        parser,
+        "--hashes FILE",
+        "on each line a word or an n-gram and its hash, in place of MurmurHash3: binary with as many digits as --bits, "
+        "or decimal",
+    )
+    declare(parser, "--shingle-words N", "words in an n-gram (default: 3)", default=3)
+    declare(parser, "--mod N", "choose the n-grams whose hash is 0 modulo N (default: 4)", default=4)
+    declare(parser, "--sketch N", "minima of the sketch, with built-in permutations (default: 200)", default=200)
+    declare(
+        parser,
+        "--permutation A,B,P*",
+        "x -> (A x + B) mod P makes one minimum, in place of the built-in permutations; may be repeated",
+        _permutation,
+    )
+    declare(parser, "--adler-modulus N", "of the sums of Adler-32 (default: 65521)", default=65_521)
+    declare(parser, "--limit N", "most rows of each table (default: 20); --json gives all", default=20)
+    arguments.add_json(parser, "all of it as one JSON object: texts, and their pairs")
+
+
+def _permutation(text: str) -> tuple[int, ...]:
+    numbers = tuple(int(word) for word in text.split(",") if word.isascii() and word.isdigit())
+    if len(numbers) == 3 == text.count(",") + 1 and numbers[0] and numbers[2]:
+        return numbers
+    raise argparse.ArgumentTypeError(f"not A,B,P: {text!r}; write three whole numbers, such as 3,1,5")

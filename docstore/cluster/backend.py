@@ -19,7 +19,6 @@ from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.rowindex import RowIndex
 from docstore.cluster.upkeep import StoreUpkeep
 from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows
-from docstore.dedup.index import TextIndex
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_BYTES, IDENTITY_ROW
 from docstore.model.types import Condition, Durability, Schema, SetCell
@@ -27,8 +26,16 @@ from docstore.storage.bases import BaseRows
 from docstore.storage.cache import Memory
 from docstore.storage.engine import RunStorage
 from docstore.storage.files import read_only_error
-from docstore.storage.port import Backend, Committer, GroupWriter
-from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
+from docstore.storage.port import Backend, Closing, Committer, GroupWriter
+from docstore.storage.reports import (
+    BackupReport,
+    CompactionReport,
+    LostCommits,
+    LostVersion,
+    Problem,
+    Progress,
+    SetAside,
+)
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.dictionaries import SiteDictionaries
@@ -46,9 +53,9 @@ class HBaseBackend:
         identity: random bytes that identify the store.
     """
 
-    lost: tuple[Any, ...] = ()
-    lost_commits: tuple[Any, ...] = ()
-    set_aside: tuple[Any, ...] = ()
+    lost: tuple[LostVersion, ...] = ()
+    lost_commits: tuple[LostCommits, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
     runs: RunStorage | None = None
     lower: Backend | None = None
 
@@ -79,7 +86,7 @@ class HBaseBackend:
         self.band_secret = band_secret
         self.session = session
         self.rows = RowIndex(engine)
-        self.index: TextIndex | None = self.rows
+        self.index: Closing | None = self.rows
         self._read_only = read_only
 
     @property
@@ -106,7 +113,7 @@ class HBaseBackend:
     def compact(
         self,
         table: Table,
-        committer: SlotCommitter,
+        committer: Committer,
         prune: Callable[[], int],  # ignored: it removes postings while other processes write
         *,
         tablets: Sequence[int] | None,
@@ -124,10 +131,10 @@ class HBaseBackend:
             self.client, self.engine, self._chunks, table, durability, on_progress, dry_run=dry_run
         ).run()
 
-    def backup(self, committer: SlotCommitter, folder: Path, on_progress: Progress | None) -> BackupReport:
+    def backup(self, committer: Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
         raise InvalidArgument("cannot back up a store on HBase: use HBase's snapshots, or `docstore copy`")
 
-    def codec_stats(self, committer: SlotCommitter) -> dict[str, dict[str, int]]:
+    def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
         raise InvalidArgument("a store on HBase has no records to count; see its tables' sizes in HBase")
 
     def acknowledge(self) -> None:

@@ -39,7 +39,7 @@ from docstore.model.format import (
     RECORD_VALUE,
 )
 from docstore.model.types import Mutation, ReadSpec, RowMutations, SetCell
-from docstore.storage.bases import NewPage, value_name
+from docstore.storage.bases import NewPage, StoredValues, value_name
 from docstore.storage.engine import Engine
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column, encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of
@@ -302,7 +302,7 @@ class CellValues:
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
         dictionary = self._dictionaries.choose(row_key, column, raw)
-        codec, related, payload, _ = self._codec.choose(column, raw, dictionary=dictionary)[0]
+        codec, related, payload, *_ = self._codec.choose(column, raw, dictionary=dictionary)
         if codec == CODEC_ZSTD_DICTIONARY:
             self._dictionaries.judge(row_key, column, len(raw), len(payload), related)
         cell = Owner(row_key, timestamp, column)
@@ -322,12 +322,14 @@ class CellValues:
         self._chunks.write(rows, owner.encode())
         return bytes((codec | CHUNKED,)) + related + name + encode_varint(len(parts))
 
-    def append_pages(self, pages: Sequence[NewPage]) -> None:
+    def append_pages(self, pages: Sequence[NewPage]) -> list[StoredValues]:
         """See `Values`: no value is a delta."""
+        stored = []
         for page in pages:
             timestamp, row_key = page.pointer
-            for column, raw in page.values.items():
-                page.cell_values[column] = self.append(row_key, column, timestamp, raw)
+            values = {column: self.append(row_key, column, timestamp, raw) for column, raw in page.values.items()}
+            stored.append(StoredValues(values, {}))
+        return stored
 
     def with_values(self, row: RowMutations) -> RowMutations:
         """A row with the pending cells to which its capture records refer."""

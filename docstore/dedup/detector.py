@@ -126,8 +126,6 @@ class StoredPages:
     def __init__(self, table: Table, values: Values) -> None:
         self._table = table
         self._values = values
-        self._unusable: set[PagePointer] = set()
-        """Live versions that were found to be unreadable."""
 
     def capture(self, pointer: PagePointer) -> LiveCapture | None:
         """The live page at that row and time; None if there is none."""
@@ -137,9 +135,9 @@ class StoredPages:
     def page(self, pointer: PagePointer) -> StoredPage | None:
         """The live version at that row and time; without text if its text was removed.
 
-        None if it was deleted, has expired, was never committed, or is known to be unreadable.
+        None if it was deleted, has expired, or was never committed.
         """
-        found = None if pointer in self._unusable else self.capture(pointer)
+        found = self.capture(pointer)
         return None if found is None else self._page_of(found)
 
     def _page_of(self, found: LiveCapture) -> StoredPage | None:
@@ -159,12 +157,12 @@ class StoredPages:
         return TitledPage(pointer.row_key, title, lambda: self.text(pointer) or "", lambda: self.body(pointer))
 
     def text(self, pointer: PagePointer) -> str | None:
-        """Its stored text; None if it cannot be read, and then `page` gives None too."""
+        """Its stored text; None if it cannot be read."""
         text = self._column(pointer, MAIN)
         return None if text is None else text.decode("utf-8", "surrogatepass")
 
     def body(self, pointer: PagePointer) -> bytes | None:
-        """Its stored body; None if it cannot be read, and then `page` gives None too."""
+        """Its stored body; None if it cannot be read."""
         return self._column(pointer, BODY)
 
     def is_readable(self, pointer: PagePointer) -> bool:
@@ -203,16 +201,13 @@ class StoredPages:
         return b"" if cell_value is None else self._values.fetch(cell_value)
 
     def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
-        """A value of a version, b"" if it has none; None if it cannot be read: no more is asked of it then."""
+        """A value of a version, b"" if it has none; None if it cannot be read."""
 
         def look_up() -> bytes:
             return self.cell_value(pointer, column) or INLINE_TAG
 
         place = Place(pointer.row_key, *column, pointer.timestamp)
-        value = self._values.unreadable.attempt(lambda: through_moves(look_up, self._values.fetch), place)
-        if value is None:
-            self._unusable.add(pointer)
-        return value
+        return self._values.unreadable.attempt(lambda: through_moves(look_up, self._values.fetch), place)
 
 
 Judged = tuple[StoredVerdict, PagePointer | None, PagePointer | None]
@@ -334,8 +329,14 @@ class Detector:
         self._thresholds = thresholds
         self._least = thresholds.least
         self._title_rule = title_rule
+        self._unreadable: set[PagePointer] = set()
+        """Candidates of the page that is judged that turned out unreadable; the next page tries them again."""
         bounds = (RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
         self._texts = docstore_native.Texts(memory.share("sketches") // SKETCH_BYTES, bounds, memory.share("shingles"))
+
+    def _page(self, pointer: PagePointer) -> StoredPage | None:
+        """The live version at a row and time; None if there is none, or it is known to be unreadable."""
+        return None if pointer in self._unreadable else self._pages.page(pointer)
 
     def candidates_to_read(self, analysis: Analysis, numbers: list[int]) -> list[int]:
         """Of the texts proposed for a page, most of those whose pages will be read: their sketches are not cached, or
@@ -360,6 +361,7 @@ class Detector:
         condition = status_class(status), checksum if decides_alone(checksum) else blake3(body).digest()
         has_body = self._has_body(body, checksum, status)
         text = analysis.text_checksum, analysis.title, bool(analysis.entries)
+        self._unreadable.clear()
         while True:
             contains = nearest = None
             same = self._index.oldest_with_body(checksum, row_key, has_body, condition, self._pages.postings)
@@ -377,6 +379,7 @@ class Detector:
                 verdict = _verdict(VerdictKind.NEW, reason="short_text")
             if (of := verdict.of) is None or self._pages.is_readable(of):
                 break
+            self._unreadable.add(of)
         if not verdict.reason and verdict.kind is not VerdictKind.EXACT and is_doubtful(analysis):
             verdict = verdict._replace(reason=REASON_DOUBTFUL)
         return verdict, contains, nearest
@@ -386,7 +389,7 @@ class Detector:
 
         Titles are not compared: the sweep that proposes the pair has seen all evidence.
         """
-        page, is_list = self._pages.page(of), bool(analysis.entries)
+        page, is_list = self._page(of), bool(analysis.entries)
         kind, similarity = VerdictKind.NEW, 1.0
         if page is None or is_blank(body):
             return _verdict(kind)
@@ -504,7 +507,7 @@ class Detector:
                 like_them.extend(dict.fromkeys(chain((match.pointer for match in like), oldest)))
             if host not in by_host:
                 pointers = [each for each in like_them if host_of(each.row_key) == host]
-                by_host[host] = [self._pages.titled(each) for each in pointers if self._pages.page(each) is not None]
+                by_host[host] = [self._pages.titled(each) for each in pointers if self._page(each) is not None]
             return by_host[host]
 
         def may_stand(pointer: PagePointer) -> bool:
@@ -521,7 +524,7 @@ class Detector:
     ) -> PagePointer | None:
         """The oldest live page with the text of another page that titles allow: the oldest with the page's own title,
         or the first of all."""
-        stored = self._pages.page(pointer)
+        stored = self._page(pointer)
         if stored is None:
             return None
         number, is_list = text_number(stored.text_checksum), stored.is_list
@@ -529,7 +532,7 @@ class Detector:
 
         def fits(other: PagePointer) -> bool:
             is_candidate = other != pointer and other.row_key != row_key and has_text(other)
-            its = self._pages.page(other) if is_candidate else None
+            its = self._page(other) if is_candidate else None
             return its is not None and its.text_checksum == stored.text_checksum and may_stand(other)
 
         with_text = self._index.first_with_text(number, row_key, has_text, is_list, self._pages.postings)
@@ -570,7 +573,8 @@ class Detector:
                 overlap = self._overlap(page, number, stored.text_checksum, partial(self._pages.text, pointer))
                 if overlap is not None:
                     shared, others = overlap
-                    break  # else its text is unreadable, and another page may have it
+                    break
+                self._unreadable.add(pointer)  # another page may have the text
             if page_of_text is None or not others:
                 continue
             similarity = shared / (size + others - shared)
@@ -638,7 +642,7 @@ class Detector:
         alone = decides_alone(checksum)
 
         def fits(pointer: PagePointer) -> bool:
-            page = self._pages.page(pointer)
+            page = self._page(pointer)
             if page is None or page.checksum != checksum or not bodies_compare(status, page.status):
                 return False
             return alone or self._pages.body(pointer) == body
@@ -677,7 +681,7 @@ class Detector:
         has_text = self._has_text(number, is_list=is_list)
         with_text = (page for page in self._index.pages_with_text(number) if page.row_key != row_key and has_text(page))
         for pointer in islice(with_text, MAX_TITLES):
-            page = self._pages.page(pointer)
+            page = self._page(pointer)
             if page is None or page.text_checksum != analysis.text_checksum:
                 continue
             if not same_title(self._pages.titled(pointer).title, analysis.title):
@@ -692,7 +696,7 @@ class Detector:
         """
 
         def fits(pointer: PagePointer) -> bool:
-            page = self._pages.page(pointer)
+            page = self._page(pointer)
             if page is None or text_number(page.text_checksum) != number:
                 return False
             if is_list is not None and page.is_list != is_list:
@@ -753,16 +757,16 @@ class Detector:
                 that they are similar, or that one contains the other.
             is_list: whether to look for lists, or for pages.
         """
-        name, new, pages = number.to_bytes(TEXT_NUMBER_BYTES, "big"), self._pages.postings, self._pages
+        name, new = number.to_bytes(TEXT_NUMBER_BYTES, "big"), self._pages.postings
         pointer: PagePointer | None = None
         page: StoredPage | None = None
         few = self._index.few_with_text(name, new)
         if few is None:
             pointer = self._index.oldest_with_text(name, row_key, self._has_text(name, is_list=is_list), is_list, new)
-            page = None if pointer is None else pages.page(pointer)
+            page = None if pointer is None else self._page(pointer)
         else:  # the same for a row of few pages: nearly all have one
             for pointer in few:
-                page = None if pointer.row_key == row_key else pages.page(pointer)
+                page = None if pointer.row_key == row_key else self._page(pointer)
                 if (
                     page is not None
                     and (page.text_checksum == checksum or text_number(page.text_checksum) == name)

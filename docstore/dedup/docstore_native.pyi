@@ -252,9 +252,8 @@ def put_cells(
     tables: dict[str, tuple[int, str | None]],
     families: dict[str, bytes],
     set_cell: type,
-    captures: tuple[str, str],
     largest_bytes: int,
-) -> dict[bytes, bytes | None] | None: ...
+) -> bool: ...
 def plain_row_key(url: object) -> bytes | None: ...
 def decode_capture(
     value: bytes, names: dict[int, tuple[str, bytes]]

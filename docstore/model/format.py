@@ -9,7 +9,7 @@ from __future__ import annotations
 
 # --- the store ---
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 5
 """Version of the whole store directory; a higher one is refused with UnsupportedFormat."""
 
 FORMAT_FILE = "FORMAT"
@@ -55,9 +55,6 @@ KEY_ESCAPE = b"\x00\xff"
 """A zero byte inside a row key or qualifier."""
 KEY_END = b"\x00\x01"
 """End of an escaped row key or qualifier; sorts before every escaped zero, so prefixes sort first."""
-KEY_KIND_NEWEST = 0x02
-"""In table `pages`, before the cells of a row with capture records: the value is `TIMESTAMP_MAX` - time of the newest
-one, big-endian, or empty if a delete removed that one."""
 KEY_KIND_CELL = 0x03
 FAMILY_END = b"\x00"
 """End of a family name, which has no zero byte."""

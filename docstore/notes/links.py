@@ -33,7 +33,7 @@ from docstore.model.types import DUPLICATES, ReadSpec
 from docstore.notes.annotate import Annotator, Fields
 from docstore.reports.dedup import stats_of
 from docstore.reports.patterns import shape_of
-from docstore.writing.prepare import ANCHOR_FAMILY
+from docstore.storage.writes import ANCHOR_FAMILY
 
 if TYPE_CHECKING:
     from docstore.attach import Store

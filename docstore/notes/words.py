@@ -153,6 +153,16 @@ def _primary(lang: str) -> str:
     return lang.strip().lower().partition("-")[0]
 
 
+def topic_phrases(text: str, lang: str) -> list[str]:
+    """The key phrases of a part of a page, the best first; stop words are the listed ones of its language.
+
+    Args:
+        text: of the part.
+        lang: language tag of the page; English if it is "".
+    """
+    return [phrase for phrase, _ in key_phrases(text, listed_stop_words((_primary(lang) or "en",)))]
+
+
 Phrase: TypeAlias = tuple[str, ...]
 
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from heapq import nsmallest
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.compiled import docstore_native
-from docstore.dedup.kernel import Kernel
+from docstore.dedup.kernel import Kernel, words
 from docstore.model import capture
 from docstore.model.analysis import BITS, SAMPLE_LIMIT, SAMPLE_MODULUS
 from docstore.model.errors import InvalidArgument
@@ -29,6 +30,12 @@ from docstore.sweep.pages import Blobs
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
+
+
+TOP_WORDS: Final = 50
+"""Most frequent words of a text that count in `top_words_overlap`; of equal ones the first in the alphabet."""
+TOP_WORDS_NGRAM: Final = 3
+TOP_WORDS_OVERLAP: Final = 0.8
 
 
 class Measures(NamedTuple):
@@ -48,6 +55,10 @@ class Measures(NamedTuple):
         first_fingerprints, second_fingerprints, shared_fingerprints: number of fingerprints with that p.
         fingerprint_overlap: shared fingerprints divided by those of either, an estimate of `jaccard`; None if both have
             none.
+        top_words_overlap: overlap coefficient, shared divided by the smaller set, of the n-grams of their most frequent
+            words; None if one has no word.
+        top_words_near: whether that reaches TOP_WORDS_OVERLAP, by which a retrieval system for Indian languages marks
+            near duplicates.
     """
 
     same_checksum: bool | None
@@ -63,6 +74,8 @@ class Measures(NamedTuple):
     second_fingerprints: int
     shared_fingerprints: int
     fingerprint_overlap: float | None
+    top_words_overlap: float | None
+    top_words_near: bool | None
 
 
 def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
@@ -86,6 +99,8 @@ def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
     estimate: float | None = None
     if first.sketch and second.sketch and first.sketch[0] == second.sketch[0]:
         estimate = docstore_native.sketch_similarity(first.sketch, second.sketch)
+    tops = [top_word_ngrams(text) for text in (first.text, second.text)]
+    top_overlap = _share(docstore_native.overlap(*tops), min(map(len, tops)))
     return Measures(
         _equal(first.checksum, second.checksum),
         _equal(first.text_checksum, second.text_checksum),
@@ -100,7 +115,17 @@ def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
         len(right_sample),
         sampled,
         _share(sampled, len(left_sample) + len(right_sample) - sampled),
+        top_overlap,
+        None if top_overlap is None else top_overlap >= TOP_WORDS_OVERLAP,
     )
+
+
+def top_word_ngrams(text: str) -> NDArray[np.uint64]:
+    """(n,) uint64, ascending: hashes of the n-grams of a text without all but its most frequent words."""
+    read = words(text)
+    counts = Counter(read)
+    top = set(sorted(counts, key=lambda word: (-counts[word], word))[:TOP_WORDS])
+    return Kernel(shingle_words=TOP_WORDS_NGRAM).shingles(" ".join(word for word in read if word in top))
 
 
 def _equal(first: bytes | None, second: bytes | None) -> bool | None:

@@ -72,7 +72,7 @@ if TYPE_CHECKING:  # types alone
     from pyarrow import RecordBatchReader
 
     from docstore.archives.selection import Selection
-    from docstore.tablets.losses import LostCommits, LostVersion
+    from docstore.storage.reports import LostCommits, LostVersion
 
 _T = TypeVar("_T")
 
@@ -184,14 +184,14 @@ class RemoteStore:
     @property
     def lost(self) -> tuple[LostVersion, ...]:
         """Captures that an open dropped because their bytes were missing, until they are acknowledged."""
-        from docstore.tablets.losses import LostVersion
+        from docstore.storage.reports import LostVersion
 
         return self._session.ask(Call("GET", "/v1/lost", tuple[LostVersion, ...], "lost"))
 
     @property
     def lost_commits(self) -> tuple[LostCommits, ...]:
         """Commits whose rows an open found missing, until they are acknowledged."""
-        from docstore.tablets.losses import LostCommits
+        from docstore.storage.reports import LostCommits
 
         return self._session.ask(Call("GET", "/v1/lost", tuple[LostCommits, ...], "lost_commits"))
 

@@ -13,7 +13,7 @@ deltas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
@@ -52,29 +52,46 @@ class Base(NamedTuple):
 
 
 class NewPage:
-    """Values of one capture that are stored together; see `Values.append_pages`.
+    """Values of one capture that are stored together; see `Values.append_pages`.  Never changed.
 
     Attributes:
         pointer: of the capture.
         values: raw, by column: the body first, then the text.
-        body_name, text_name: of its body and text as bases, if they are known; else b"".
-        same_body: an earlier page of the call with the same body: if that is stored as it is, the two share its record.
         relatives: what its body and text may be deltas against, the likeliest first.
-        cell_values: of its values, by column; set when they are appended.
-        bases: what body and text of a similar page can be deltas against: its own values, or their bases.  Set as
-            `cell_values`, for values that may be bases.
+        same_body: a stored body that the page shares, which is not among its values; or an earlier page of the call
+            with the same body: if that is stored as it is, the two share its record.
+        body_name, text_name: of its body and text as bases, if they are known; else b"".
     """
 
-    __slots__ = ("bases", "body_name", "cell_values", "pointer", "relatives", "same_body", "text_name", "values")
+    __slots__ = ("body_name", "pointer", "relatives", "same_body", "text_name", "values")
 
-    def __init__(self, pointer: PagePointer, values: dict[Column, bytes], relatives: Sequence[Relative] = ()) -> None:
+    def __init__(
+        self,
+        pointer: PagePointer,
+        values: Mapping[Column, bytes],
+        relatives: Sequence[Relative] = (),
+        same_body: NewPage | Base | None = None,
+        body_name: bytes = b"",
+        text_name: bytes = b"",
+    ) -> None:
         self.pointer = pointer
         self.values = values
         self.relatives = relatives
-        self.body_name = self.text_name = b""
-        self.same_body: NewPage | None = None
-        self.cell_values: dict[Column, bytes] = {}
-        self.bases: dict[Column, Base] = {}
+        self.same_body = same_body
+        self.body_name = body_name
+        self.text_name = text_name
+
+
+class StoredValues(NamedTuple):
+    """The values of one page, appended.
+
+    Attributes:
+        cell_values: by column.
+        bases: what body and text of a similar page can be deltas against: these values, or their bases.
+    """
+
+    cell_values: dict[Column, bytes]
+    bases: dict[Column, Base]
 
 
 class Relative(NamedTuple):

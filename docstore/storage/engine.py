@@ -66,7 +66,7 @@ class Engine(Protocol):
         ...
 
     def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
-        """The newest version of one column, or None; at half the cost of `read_row`, and far less of captures.
+        """The newest version of one column, or None; at half the cost of `read_row`.
 
         Raises:
             InvalidArgument: the table is bare.
@@ -74,7 +74,7 @@ class Engine(Protocol):
         ...
 
     def value_at(self, table: str, row_key: bytes, family: str, qualifier: bytes, timestamp: int) -> bytes | None:
-        """The value of one cell, or None; the cheapest read, most of all of a cell that is not there.
+        """The value of one cell, or None; as cheap as `newest`.
 
         Raises:
             InvalidArgument: the table is bare.
@@ -91,6 +91,10 @@ class Engine(Protocol):
 
     def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
         """`qualifiers` of many rows; cheaper than single calls."""
+        ...
+
+    def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+        """The rows that do not exist; cheaper than reading them if most are absent."""
         ...
 
     def scan(

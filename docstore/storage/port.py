@@ -21,13 +21,22 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from docstore.model.types import Durability, Mutation, Policy, PutResult, RowMutations, Schema, VerdictKind
-from docstore.storage.bases import BaseRows, NewPage
+from docstore.storage.bases import BaseRows, NewPage, StoredValues
 from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
-from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
+from docstore.storage.reports import (
+    BackupReport,
+    CompactionReport,
+    LostCommits,
+    LostVersion,
+    Problem,
+    Progress,
+    SetAside,
+)
 from docstore.storage.table import Table
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column
+from docstore.storage.writes import Prepared
 
 Result = TypeVar("Result")
 Follower = Callable[[Sequence[RowMutations], bool], None]
@@ -54,8 +63,8 @@ class Values(Protocol):
         """Encode a value by itself and append it; -> the value to put into its cell."""
         ...
 
-    def append_pages(self, pages: Sequence[NewPage]) -> None:
-        """Encode the values of pages in the smallest way and append them; sets `cell_values` and `bases` of each page.
+    def append_pages(self, pages: Sequence[NewPage]) -> list[StoredValues]:
+        """Encode the values of pages in the smallest way and append them.
 
         Body and text may be deltas against what the page's relatives offer, and a text against its own body.
         """
@@ -155,9 +164,17 @@ class GroupWriter(Protocol):
     """Judges and commits groups of pages."""
 
     def write(
-        self, pages: Sequence[Any], policies: Sequence[Mapping[VerdictKind, Policy]]
+        self, pages: Sequence[Prepared], policies: Sequence[Mapping[VerdictKind, Policy]]
     ) -> tuple[list[PutResult], BaseException | None]:
         """Judge, store and commit pages, in order; see `docstore.writing.writer.Sequencer.write`."""
+        ...
+
+
+class Closing(Protocol):
+    """What is closed with its backend."""
+
+    def close(self) -> None:
+        """Close files; a second call does nothing."""
         ...
 
 
@@ -184,7 +201,7 @@ class Backend(Protocol):
     memory: Memory
     band_secret: bytes
     runs: RunStorage | None
-    index: Any
+    index: Closing | None
     lower: Backend | None
 
     @property
@@ -193,17 +210,17 @@ class Backend(Protocol):
         ...
 
     @property
-    def lost(self) -> tuple[Any, ...]:
+    def lost(self) -> tuple[LostVersion, ...]:
         """Captures that an open found to be lost, until they are acknowledged."""
         ...
 
     @property
-    def lost_commits(self) -> tuple[Any, ...]:
+    def lost_commits(self) -> tuple[LostCommits, ...]:
         """Commits that an open found to be lost, until they are acknowledged."""
         ...
 
     @property
-    def set_aside(self) -> tuple[Any, ...]:
+    def set_aside(self) -> tuple[SetAside, ...]:
         """Files of records that no row names."""
         ...
 
@@ -228,7 +245,7 @@ class Backend(Protocol):
     def compact(
         self,
         table: Table,
-        committer: Any,
+        committer: Committer,
         prune: Callable[[], int],
         *,
         tablets: Sequence[int] | None,
@@ -248,7 +265,7 @@ class Backend(Protocol):
         """
         ...
 
-    def backup(self, committer: Any, folder: Path, on_progress: Progress | None) -> BackupReport:
+    def backup(self, committer: Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
         """Copy the store as it is now; see `DocumentStore.backup`."""
         ...
 
@@ -288,7 +305,7 @@ class Backend(Protocol):
         """Totals, sizes and tablets as plain data."""
         ...
 
-    def codec_stats(self, committer: Any) -> dict[str, dict[str, int]]:
+    def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
         """Sizes of records by column and codec; reads all records."""
         ...
 

@@ -1,4 +1,4 @@
-"""What a backend answers besides rows and values: progress, problems, reports of maintenance."""
+"""What a backend answers besides rows and values: progress, problems, losses, reports of maintenance."""
 
 from __future__ import annotations
 
@@ -107,3 +107,52 @@ class Problem(NamedTuple):
     where: str
     what: str
     remedy: str
+
+
+class LostVersion(NamedTuple):
+    """A capture, or a cell of another family, that was dropped because bytes of it are missing.
+
+    Attributes:
+        url: of the page.
+        timestamp: of the capture, in microseconds since 1970.
+        columns: with missing bytes, or with a lost base; for a visit, those of the capture that it confirms.
+        found: time of the open, in microseconds since 1970.
+    """
+
+    url: str
+    timestamp: int
+    columns: tuple[str, ...]
+    found: int
+
+
+class LostCommits(NamedTuple):
+    """Commits whose rows are missing: LevelDB's log or MANIFEST was truncated, or replaced by an older one.
+
+    Attributes:
+        first, last: their numbers.
+        found: time of the open, in microseconds since 1970.
+    """
+
+    first: int
+    last: int
+    found: int
+
+
+class SetAside(NamedTuple):
+    """A file of records that no row names.
+
+    Attributes:
+        name: of the file.
+        segment: number of the segment that its records were written to.
+        length_bytes: of the file; for a segment, of these records.
+        is_unfinished: its group may never have been committed.
+        start: where its records began in the segment.
+        is_in_place: it is the segment itself: a store that is open for reading only moves nothing.
+    """
+
+    name: str
+    segment: int
+    length_bytes: int
+    is_unfinished: bool = False
+    start: int = 0
+    is_in_place: bool = False

@@ -56,12 +56,14 @@ class Encoded(NamedTuple):
             to be filled in.
         payload: the frame.
         text: of a body, the frame of its text against it, if that was made in the same pass; else b"".
+        base: that it is a delta against; of a base in the same group, only name and bytes are known.
     """
 
     codec: int
     related: bytes
     payload: bytes
     text: bytes = b""
+    base: Base | None = None
 
 
 DELTA_COST = {BODY: (12, 200), MAIN: (6, 50)}
@@ -98,11 +100,6 @@ class NewValue(NamedTuple):
     dictionary: Dictionary | None = None
     text: bytes = b""
     body: tuple[bytes, bytes] | None = None
-
-
-Chosen: TypeAlias = tuple[Encoded, Base | None, Base]
-"""How a value of a group is encoded; the base that it is a delta against, or None; and what others may be a delta
-against: that base, or the value itself.  Of a base in the group, only name and bytes are known."""
 
 
 class Dictionary:
@@ -166,8 +163,8 @@ class ValueCodec:
         *,
         saves: Callable[[Base], int] | None = None,
         body: bytes = b"",
-        now: tuple[Encoded, Base] | None = None,
-    ) -> tuple[Encoded, Base | None]:
+        now: Encoded | None = None,
+    ) -> Encoded:
         """Encode one value as delta, dictionary or plain, as hard as this codec tries.
 
         Args:
@@ -177,18 +174,16 @@ class ValueCodec:
             dictionary: of the column.
             saves: bytes that a delta against a base is thought to save elsewhere.
             body: with a text: the body whose record stands directly before it.
-            now: the delta that is stored, with its base: another one is looked for only if it is not small, or if all
-                bases are compared.
-        Returns:
-            How it is encoded, and the base that it is a delta against, or None.
+            now: the delta that is stored: another one is looked for only if it is not small, or if all bases are
+                compared.
         """
         small, cost_bytes = DELTA_COST.get(column, DELTA_COST[BODY])
         offered: list[Base] = []
 
         def offers() -> Iterator[tuple[bytes, bytes, int]]:
-            if now is not None and not self._compares:
-                offered.append(now[1])
-                yield b"", now[0].payload, saves(now[1]) if saves else 0
+            if now is not None and now.base is not None and not self._compares:
+                offered.append(now.base)
+                yield b"", now.payload, saves(now.base) if saves else 0
             for base in islice(bases, self._tries):
                 offered.append(_named(base))
                 yield base.raw, b"", saves(base) if saves else 0
@@ -204,7 +199,7 @@ class ValueCodec:
         )
         return _encoded(raw, dictionary, offered, made)
 
-    def choose_many(self, values: Sequence[NewValue]) -> list[Chosen]:
+    def choose_many(self, values: Sequence[NewValue]) -> list[Encoded]:
         """Encode the values of a group, in order, at `LEVEL`.
 
         Native code does it in one call without the GIL, with as many threads as there are processors.
@@ -220,13 +215,15 @@ class ValueCodec:
             frame = body[1] if body and may_be_base(body[0], raw) else b""
             frames = None if dictionary is None else dictionary.frames
             tasks.append((raw, held, frames, its_text, frame, small, cost_bytes))
-        chosen: list[Chosen] = []
-        encoded = docstore_native.encode_values(tasks, ON_BODY_COST, min(processors(), MAX_THREADS))
-        for value, made in zip(values, encoded, strict=True):
-            roots = [chosen[base][2] if isinstance(base, int) else base for base in value.bases]
-            one, base = _encoded(value.raw, value.dictionary, roots, made)
-            chosen.append((one, base, base or Base(value.name, value.raw, b"", _NOWHERE)))
-        return chosen
+        encoded: list[Encoded] = []
+        roots: list[Base] = []
+        """What others may be deltas against: the base of each value, or the value itself."""
+        group = docstore_native.encode_values(tasks, ON_BODY_COST, min(processors(), MAX_THREADS))
+        for value, made in zip(values, group, strict=True):
+            its_bases = [roots[base] if isinstance(base, int) else base for base in value.bases]
+            encoded.append(_encoded(value.raw, value.dictionary, its_bases, made))
+            roots.append(encoded[-1].base or Base(value.name, value.raw, b"", _NOWHERE))
+        return encoded
 
     def decode(self, record: Record, resolve: Resolve | None = None) -> bytes:
         """The raw value of a record.
@@ -275,14 +272,14 @@ def _named(base: Base) -> Base:
 
 def _encoded(
     raw: bytes, dictionary: Dictionary | None, bases: Sequence[Base], made: tuple[int, int, bytes, bytes]
-) -> tuple[Encoded, Base | None]:
+) -> Encoded:
     """What native code made of a value, with the names of what it leans on."""
     codec, number, frame, text = made
     base = bases[number] if codec == CODEC_ZSTD_DELTA else None
     related = b"" if base is None else base.name
     if codec == CODEC_ZSTD_DICTIONARY and dictionary is not None:
         related = dictionary.checksum
-    return Encoded(codec, related, frame if codec else raw, text), base
+    return Encoded(codec, related, frame if codec else raw, text, base)
 
 
 def may_be_base(body: bytes, text: bytes) -> bool:

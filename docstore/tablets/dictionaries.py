@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -57,6 +57,8 @@ MONITOR_RAW_BYTES = 1 << 20
 """A dictionary's gain is measured over so many bytes of values."""
 FADED = 1.5
 """A dictionary is replaced if its values take this many times the bytes that they took at first."""
+
+_SCOPES_END = DICTIONARY_ROW_PREFIX[:-1] + bytes((DICTIONARY_ROW_PREFIX[-1] + 1,))
 
 Column = tuple[str, bytes]
 COLUMNS: frozenset[Column] = frozenset({("page", b"body"), ("text", b"main")})
@@ -323,6 +325,36 @@ class Contents(Protocol):
         ...
 
 
+class ScopeRows:
+    """The rows of scopes, in memory: nearly every page asks for that of its site, and most sites have none.
+
+    They are read at the first look-up, some 200 bytes for each site with a dictionary; then `follow` has to be told of
+    each commit.  REQUIRES: the committer's lock.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._rows: dict[bytes, bytes] | None = None
+
+    def get(self, row_key: bytes) -> bytes | None:
+        """The value of a row."""
+        if self._rows is None:
+            rows = self._engine.scan("meta", DICTIONARY_ROW_PREFIX, _SCOPES_END)
+            self._rows = {row.row_key: cell.value for row in rows for cell in row.cells}
+        return self._rows.get(row_key)
+
+    def follow(self, written: Sequence[RowMutations], known: bool) -> None:
+        """See `Committer.followers`."""
+        for table, row_key, mutations in written:
+            if self._rows is not None and table == "meta" and row_key.startswith(DICTIONARY_ROW_PREFIX):
+                self._rows.pop(row_key, None)
+                for one in mutations:
+                    if isinstance(one, SetCell):
+                        self._rows[row_key] = one.value
+                if not known:
+                    self._rows = None
+
+
 class SiteDictionaries:
     """Chooses the dictionary of each value, and makes new ones from the values.
 
@@ -537,11 +569,6 @@ class SiteDictionaries:
         return dictionary
 
 
-def row_of_scope(engine: Engine, row_key: bytes) -> bytes | None:
-    """The value of the row of a scope."""
-    return engine.value_at("meta", row_key, MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0)
-
-
 def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, bytes]) -> Plan:
     """The plan that sets a tablet's dictionaries, and removes those of its sites."""
     prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
@@ -560,14 +587,14 @@ def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, b
 def tablet_dictionaries(engine: Engine, tablet: Tablet) -> dict[Column, bytes]:
     """The checksums of a tablet's dictionaries, by column."""
     prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
-    rows = {column: row_of_scope(engine, prefix + _COLUMN_NAMES[column]) for column in COLUMNS}
+    scopes = ScopeRows(engine)
+    rows = {column: scopes.get(prefix + _COLUMN_NAMES[column]) for column in COLUMNS}
     return {column: stored[1:] for column, stored in rows.items() if stored}
 
 
 def checksums_in_use(engine: Engine) -> Iterator[bytes]:
     """Checksums of the dictionaries that tablets and sites use for their next values."""
-    end = DICTIONARY_ROW_PREFIX[:-1] + bytes((DICTIONARY_ROW_PREFIX[-1] + 1,))
-    for row in engine.scan("meta", DICTIONARY_ROW_PREFIX, end):
+    for row in engine.scan("meta", DICTIONARY_ROW_PREFIX, _SCOPES_END):
         for cell in row.cells:
             yield cell.value[1:]
 

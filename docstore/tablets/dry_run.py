@@ -9,9 +9,8 @@ removed when it is closed; the lower store stays open.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 from heapq import merge
 from itertools import groupby, islice
 from pathlib import Path
@@ -34,8 +33,7 @@ from docstore.storage.port import Backend
 from docstore.storage.reports import CompactionReport, Problem
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
-from docstore.tablets.commit import Committer
-from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries, row_of_scope
+from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Manifest
@@ -84,6 +82,10 @@ class OverlayEngine:
         """See `Engine`."""
         upper = self._upper.value_at(table, row_key, family, qualifier, timestamp)
         return self._lower.value_at(table, row_key, family, qualifier, timestamp) if upper is None else upper
+
+    def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+        """See `Engine`."""
+        return self._lower.absent_rows(table, self._upper.absent_rows(table, row_keys))
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
@@ -178,11 +180,11 @@ class Overlay(LocalBackend):
         self.folder = folder
         self.pins = pins
 
-    def compact(self, table: Table, committer: Committer, prune: Callable[[], int], **options: Any) -> CompactionReport:
+    def compact(self, table: Table, committer: object, prune: Callable[[], int], **options: Any) -> CompactionReport:
         """Refuse: its data is temporary."""
         raise InvalidArgument("a dry run cannot be compacted; compact the store itself")
 
-    def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
+    def codec_stats(self, committer: object) -> dict[str, dict[str, int]]:
         """Refuse: the records are in two stores."""
         raise InvalidArgument("a dry run has no codec statistics; ask the store itself")
 
@@ -218,7 +220,8 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     base_rows = BaseRows(engine)
     manifest = Manifest.load(engine)
     dictionary_files = DictionaryFiles(lower.files, path / DICTIONARY_DIRECTORY, lower.dictionaries, memory)
-    dictionaries = SiteDictionaries(dictionary_files, partial(row_of_scope, engine), manifest.tablet_number, memory)
+    scopes = ScopeRows(engine)
+    dictionaries = SiteDictionaries(dictionary_files, scopes.get, manifest.tablet_number, memory)
     replaced = {
         "engine": engine,
         "memory": memory,
@@ -226,6 +229,7 @@ def open_overlay(lower: LocalBackend) -> Overlay:
         "base_rows": base_rows,
         "manifest": manifest,
         "dictionaries": dictionary_files,
+        "scopes": scopes,
         "values": LocalValues(bodies, ValueCodec(memory=memory), dictionaries, base_rows.cell_value, memory),
         "scratch": None,
         "reserve": Reserve(lower.files, path / RESERVE_FILE),

@@ -62,17 +62,15 @@ from docstore.storage.files import (
     read_only_error,
     translated,
 )
-from docstore.storage.reports import Problem
+from docstore.storage.reports import LostCommits, LostVersion, Problem, SetAside
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer
-from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries, row_of_scope
+from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
-from docstore.tablets.leftovers import SetAside, list_set_aside
+from docstore.tablets.leftovers import list_set_aside
 from docstore.tablets.losses import (
-    LostCommits,
-    LostVersion,
     acknowledge,
     drop_lost,
     lost_commits,
@@ -87,6 +85,7 @@ from docstore.tablets.values import LocalValues
 from docstore.version import __version__
 
 if TYPE_CHECKING:
+    from docstore.storage import port
     from docstore.storage.port import Backend
     from docstore.storage.reports import BackupReport, CompactionReport, Progress
 
@@ -129,6 +128,7 @@ class LocalBackend:
     manifest: Manifest
     values: LocalValues
     dictionaries: DictionaryFiles
+    scopes: ScopeRows
     base_rows: BaseRows
     schema: Schema
     identity: bytes
@@ -142,7 +142,7 @@ class LocalBackend:
     reserve: Reserve
     memory: Memory
     missing: tuple[LostRange, ...] = ()
-    index: Any = None
+    index: port.Closing | None = None
     lower: Backend | None = None
 
     def __post_init__(self) -> None:
@@ -150,7 +150,9 @@ class LocalBackend:
 
     def committer(self, durability: Durability) -> Committer:
         """See `Backend`."""
-        return Committer(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
+        made = Committer(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
+        made.followers.add(self.scopes.follow)
+        return made
 
     def group_writer(self, table: Table, committer: object, clock: object) -> None:
         """See `Backend`: one atomic batch a group will do."""
@@ -164,7 +166,7 @@ class LocalBackend:
     def compact(
         self,
         table: Table,
-        committer: Committer,
+        committer: port.Committer,
         prune: Callable[[], int],
         *,
         tablets: Sequence[int] | None,
@@ -174,17 +176,19 @@ class LocalBackend:
         """See `Backend`."""
         from docstore.tablets.compaction.job import Compaction
 
+        assert isinstance(committer, Committer)
         compaction = Compaction(self, table, committer, prune, **options)
         report: CompactionReport = compaction.run(tablets, dry_run=dry_run)
         return report
 
-    def backup(self, committer: Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
+    def backup(self, committer: port.Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
         """See `Backend`."""
         from docstore.tablets.backup import backup
 
+        assert isinstance(committer, Committer)
         return backup(self, committer, folder, on_progress)
 
-    def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
+    def codec_stats(self, committer: port.Committer) -> dict[str, dict[str, int]]:
         """See `Backend`."""
         with self.bodies.pinned():
             with committer.lock:
@@ -436,9 +440,8 @@ class Layout:
             folder = self._path / DICTIONARY_DIRECTORY
             files.make_folder(folder)
             dictionary_files = DictionaryFiles(files, folder, memory=shares)
-            dictionaries = SiteDictionaries(
-                dictionary_files, partial(row_of_scope, engine), manifest.tablet_number, shares
-            )
+            scopes = ScopeRows(engine)
+            dictionaries = SiteDictionaries(dictionary_files, scopes.get, manifest.tablet_number, shares)
             values = LocalValues(bodies, ValueCodec(memory=shares), dictionaries, base_rows.stored_value, shares)
             reserve.take_back()
             if is_new:  # last, so that a crash during creation leaves no store
@@ -454,6 +457,7 @@ class Layout:
             manifest,
             values,
             dictionary_files,
+            scopes,
             base_rows,
             stored,
             identity,

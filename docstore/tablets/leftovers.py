@@ -29,6 +29,7 @@ from docstore.model.format import (
     SEGMENT_SUFFIX,
 )
 from docstore.storage.files import Files, ReadFile
+from docstore.storage.reports import SetAside
 from docstore.tablets.record import Damage, Record, copied_segments, marked_group, walk_records
 
 COPY_BYTES = 1 << 20
@@ -59,26 +60,6 @@ class Surplus(NamedTuple):
             last_group: highest number of a mark in any segment; the commit before it was made.
         """
         return self.is_explained and not (self.holds_next and last_group > group + 1)
-
-
-class SetAside(NamedTuple):
-    """A file of records that no row names.
-
-    Attributes:
-        name: of the file.
-        segment: number of the segment that its records were written to.
-        length_bytes: of the file; for a segment, of these records.
-        is_unfinished: its group may never have been committed.
-        start: where its records began in the segment.
-        is_in_place: it is the segment itself: a store that is open for reading only moves nothing.
-    """
-
-    name: str
-    segment: int
-    length_bytes: int
-    is_unfinished: bool = False
-    start: int = 0
-    is_in_place: bool = False
 
 
 def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Collection[int]) -> Surplus:

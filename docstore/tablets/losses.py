@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import msgpack
 
@@ -22,6 +21,7 @@ from docstore.model.types import Cell, DeleteRow, Durability, Mutation, ReadSpec
 from docstore.storage.bases import BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, delete_of
+from docstore.storage.reports import LostCommits, LostVersion
 from docstore.storage.table import is_later
 from docstore.storage.unreadable import shown_column
 from docstore.storage.values import parse_cell_value
@@ -36,35 +36,6 @@ _FAMILY = "m"
 _VERSION = b"version"
 _COMMITS = b"commits"
 """Prefixes of the qualifiers of LOST_ROW."""
-
-
-class LostVersion(NamedTuple):
-    """A capture, or a cell of another family, that was dropped because bytes of it are missing.
-
-    Attributes:
-        url: of the page.
-        timestamp: of the capture, in microseconds since 1970.
-        columns: with missing bytes, or with a lost base; for a visit, those of the capture that it confirms.
-        found: time of the open, in microseconds since 1970.
-    """
-
-    url: str
-    timestamp: int
-    columns: tuple[str, ...]
-    found: int
-
-
-class LostCommits(NamedTuple):
-    """Commits whose rows are missing: LevelDB's log or MANIFEST was truncated, or replaced by an older one.
-
-    Attributes:
-        first, last: their numbers.
-        found: time of the open, in microseconds since 1970.
-    """
-
-    first: int
-    last: int
-    found: int
 
 
 # --- the list

@@ -32,7 +32,8 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
 )
 from docstore.storage.files import AppendFile, Files, ReadFile
-from docstore.tablets.leftovers import SetAside, Surplus, judge, list_set_aside, remove_unfinished, set_aside
+from docstore.storage.reports import SetAside
+from docstore.tablets.leftovers import Surplus, judge, list_set_aside, remove_unfinished, set_aside
 from docstore.tablets.record import (
     Damage,
     Record,

@@ -21,7 +21,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Relative, value_name
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Relative, StoredValues, value_name
 from docstore.storage.cache import LruCache, Memory
 from docstore.storage.values import (
     INLINE_TAG,
@@ -35,7 +35,6 @@ from docstore.storage.values import (
 from docstore.tablets.codec import (
     LONGEST_OWN_BODY_BYTES,
     ON_BODY_COST,
-    Chosen,
     Encoded,
     NewValue,
     ValueCodec,
@@ -48,9 +47,9 @@ _PageValue = tuple[NewPage, NewValue, bool]
 """A value of a page, and whether it is a sample for dictionaries already."""
 
 
-def _base_of(base: Base | NewPage | None, column: Column, numbers: Mapping[NewPage, int | Base]) -> Base | int | None:
+def _base_of(base: Base | NewPage | None, numbers: Mapping[NewPage, int | Base]) -> Base | int | None:
     """What a page offers; of one that is appended in the same call, the number of its value."""
-    return numbers.get(base, base.bases.get(column)) if isinstance(base, NewPage) else base
+    return numbers.get(base) if isinstance(base, NewPage) else base
 
 
 class LocalValues:
@@ -92,12 +91,12 @@ class LocalValues:
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """See `Values`."""
-        page = NewPage(PagePointer(timestamp, row_key), {column: raw})
-        self.append_pages([page])
-        return page.cell_values[column]
+        (stored,) = self.append_pages([NewPage(PagePointer(timestamp, row_key), {column: raw})])
+        return stored.cell_values[column]
 
-    def append_pages(self, pages: Sequence[NewPage]) -> None:
+    def append_pages(self, pages: Sequence[NewPage]) -> list[StoredValues]:
         """See `Values`: all values but texts are encoded, then the texts, then the records of all are appended."""
+        stored = {page: StoredValues({}, {}) for page in pages}
         bodies: dict[NewPage, int] = {}
         """Number of each body among the values that are encoded first."""
         offered: dict[NewPage, list[tuple[Base | int, Relative]]] = {}
@@ -105,11 +104,11 @@ class LocalValues:
         for page in pages:
             for column, raw in page.values.items():
                 if len(raw) <= INLINE_LIMIT_BYTES:
-                    page.cell_values[column] = INLINE_TAG + raw
+                    stored[page].cell_values[column] = INLINE_TAG + raw
                 elif column == BODY:
                     bases = offered[page] = []
                     for relative in page.relatives:
-                        base = _base_of(relative.body, BODY, bodies)
+                        base = _base_of(relative.body, bodies)
                         if base is not None:
                             bases.append((base, relative))
                     bodies[page] = len(first)
@@ -119,11 +118,13 @@ class LocalValues:
         encoded = self._encode(first)
         shared: dict[NewPage, NewPage] = {}
         for page in bodies:
-            same = page.same_body and shared.get(page.same_body, page.same_body)
-            if same in bodies and encoded[bodies[same]][1] is None:
-                shared[page] = same
+            same = page.same_body
+            if isinstance(same, NewPage):
+                same = shared.get(same, same)
+                if same in bodies and encoded[bodies[same]].base is None:
+                    shared[page] = same
         texts: dict[NewPage, int | Base] = {}
-        on_body: dict[NewPage, Chosen] = {}
+        on_body: dict[NewPage, tuple[NewValue, Encoded]] = {}
         second: list[_PageValue] = []
         for page in pages:
             raw = page.values.get(MAIN, b"")
@@ -132,43 +133,50 @@ class LocalValues:
             has_own_body = BODY in page.values and page not in shared
             frame, relatives = b"", () if has_own_body else page.relatives
             if page in bodies and has_own_body:
-                (_, _, _, frame), base, _ = encoded[bodies[page]]
-                for other, relative in offered[page] if base is not None else ():
-                    root = encoded[other][2] if isinstance(other, int) else other
-                    relatives = (relative,) if base is not None and root.name == base.name else relatives
-            name = page.text_name = page.text_name or value_name(raw)
+                body = encoded[bodies[page]]
+                frame = body.text
+                for other, relative in offered[page] if body.base is not None else ():
+                    name = other.name if isinstance(other, Base) else (encoded[other].base or first[other][1]).name
+                    relatives = (relative,) if body.base is not None and name == body.base.name else relatives
+            name = page.text_name or value_name(raw)
             if frame and len(frame) * ON_BODY_COST[0] < len(raw):
-                root = texts[page] = Base(name, raw, b"", page.pointer)
-                on_body[page] = Encoded(CODEC_ZSTD_BODY, b"", frame), None, root
+                texts[page] = Base(name, raw, b"", page.pointer)
+                on_body[page] = NewValue(MAIN, raw, name), Encoded(CODEC_ZSTD_BODY, b"", frame)
                 continue
-            found = (_base_of(relative.text, MAIN, texts) for relative in relatives)
+            found = (_base_of(relative.text, texts) for relative in relatives)
             relations = [base for base in found if base is not None]
             texts[page] = len(second)
-            second.append(self._text_value(page, raw, relations, (page.values[BODY], frame) if frame else None))
-        rest, its_texts = iter(encoded), iter(self._encode(second))
+            second.append(self._text_value(page, name, raw, relations, (page.values[BODY], frame) if frame else None))
+        rest = iter(zip(first, encoded, strict=True))
+        its_texts = iter(zip(second, self._encode(second), strict=True))
         records: list[Record] = []
-        placed: list[tuple[NewPage, Column, bytes, Chosen]] = []
+        placed: list[tuple[NewPage, NewValue, Base | None]] = []
         for page in pages:
             timestamp, row_key = page.pointer
             for column, raw in page.values.items():
-                if len(raw) > INLINE_LIMIT_BYTES:
-                    text = on_body.get(page) if column == MAIN else None
-                    chosen = text or next(its_texts if column == MAIN else rest)
-                    if column == BODY and page in shared:
-                        continue
-                    codec, related, payload, _ = chosen[0]
-                    records.append(Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload))
-                    placed.append((page, column, raw, chosen))
+                if len(raw) <= INLINE_LIMIT_BYTES:
+                    continue
+                if column == MAIN and page in on_body:
+                    value, chosen = on_body[page]
+                else:
+                    (_, value, _), chosen = next(its_texts if column == MAIN else rest)
+                if column == BODY and page in shared:
+                    continue
+                codec, related, payload, _, base = chosen
+                records.append(Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload))
+                placed.append((page, value, base))
         own: dict[bytes, Base] = {}
         refs = self.records.append(records) if records else ()
-        for (page, column, raw, (_, base, root)), ref in zip(placed, refs, strict=True):
-            cell_value = page.cell_values[column] = encode_ref_value(len(raw), ref)
+        for (page, (column, raw, name, *_), base), ref in zip(placed, refs, strict=True):
+            cell_value = stored[page].cell_values[column] = encode_ref_value(len(raw), ref)
             if base is not None:
-                page.bases[column] = base if base.cell_value else own.get(base.name, base)
-            elif root.name:
-                page.bases[column] = own[root.name] = Base(root.name, raw, cell_value, page.pointer)
-        for page, same in shared.items():
-            page.cell_values[BODY], page.bases[BODY] = same.cell_values[BODY], same.bases[BODY]
+                stored[page].bases[column] = base if base.cell_value else own.get(base.name, base)
+            elif name:
+                stored[page].bases[column] = own[name] = Base(name, raw, cell_value, page.pointer)
+        for page, first_page in shared.items():
+            stored[page].cell_values[BODY] = stored[first_page].cell_values[BODY]
+            stored[page].bases[BODY] = stored[first_page].bases[BODY]
+        return list(stored.values())
 
     def _body_value(self, page: NewPage, raw: bytes, bases: list[Base | int]) -> _PageValue:
         """A body to encode; it is a sample for dictionaries."""
@@ -179,17 +187,17 @@ class LocalValues:
         return page, NewValue(BODY, raw, name, bases, dictionary, text), True
 
     def _text_value(
-        self, page: NewPage, raw: bytes, bases: list[Base | int], body: tuple[bytes, bytes] | None
+        self, page: NewPage, name: bytes, raw: bytes, bases: list[Base | int], body: tuple[bytes, bytes] | None
     ) -> _PageValue:
         """A text to encode; it is a sample for dictionaries, unless it may do without."""
-        name = page.text_name if len(raw) <= LARGEST_BASE_BYTES else b""
+        name = name if len(raw) <= LARGEST_BASE_BYTES else b""
         samples = not (bases or body)
         dictionary = self.dictionaries.choose(page.pointer.row_key, MAIN, raw, samples=samples)
         return page, NewValue(MAIN, raw, name, bases, dictionary, b"", body), samples
 
-    def _encode(self, values: list[_PageValue]) -> list[Chosen]:
+    def _encode(self, values: list[_PageValue]) -> list[Encoded]:
         encoded = self._codec.choose_many([value for _, value, _ in values]) if values else []
-        for (page, value, is_sampled), ((codec, related, payload, _), _, _) in zip(values, encoded, strict=True):
+        for (page, value, is_sampled), (codec, related, payload, *_) in zip(values, encoded, strict=True):
             if codec == CODEC_ZSTD_DICTIONARY:
                 self.dictionaries.judge(page.pointer.row_key, value.column, len(value.raw), len(payload), related)
             if not is_sampled and codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):

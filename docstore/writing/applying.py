@@ -33,10 +33,10 @@ from docstore.storage.bases import Base, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
 from docstore.storage.engine import Plan
 from docstore.storage.values import INLINE_TAG, is_ref
-from docstore.writing.batch import PAGES, Write
+from docstore.storage.writes import Prepared, Write
+from docstore.writing.batch import PAGES
 from docstore.writing.judge import stored_as
 from docstore.writing.maintenance import MADE_AGAIN
-from docstore.writing.prepare import Prepared
 from docstore.writing.writer import WriteSide
 
 _REJECTED = (capture.CHECKSUM, capture.CRAWL)

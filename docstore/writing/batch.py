@@ -1,6 +1,6 @@
 """The batch, and the view: what a verdict sees of the store and of the pages that are not committed yet.
 
-`Write` is a page with its verdict.  `Batch` has the pages that are judged and not committed: their records, postings
+`Batch` has the pages that are judged and not committed: their records, postings
 and anchors.  `View` reads batch over cache over rows.  The caches have committed data alone, and each commit updates
 them by key; what look-ups learnt from a batch is dropped with it.  A batch ends as a whole: `View.committed` or
 `View.drop`.  Nothing here decides what a verdict is, and nothing commits.
@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
 from docstore.dedup.detector import Detector, Judged, StoredPage, StoredPages, Thresholds
@@ -28,7 +27,7 @@ from docstore.model.capture import (
     decode_verdict,
 )
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
+from docstore.model.format import CAPTURE_FAMILY
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
 from docstore.reading.index import kernel_of, open_texts
@@ -40,7 +39,7 @@ from docstore.storage.port import Backend, Values
 from docstore.storage.table import NONE_PENDING, TIMESTAMP_STEP_MICROS, Pending, Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, encode_inline, is_ref, raw_bytes_of
-from docstore.writing.prepare import ANCHOR_FAMILY, Anchor, Prepared
+from docstore.storage.writes import ANCHOR_FAMILY, Prepared, Write
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
 PAGES = "pages"
@@ -49,51 +48,11 @@ BATCH_ANCHORS = 20_000
 """A batch with so many anchors is committed before its next page, because they are in memory."""
 
 
-class Write(NamedTuple):
-    """A page with its verdict, and everything that its commit writes.
-
-    Attributes:
-        page: the prepared page.
-        pointer: its row, and the time of its capture: the first free time from the page's own time on.
-        verdict: for its record and its caller.
-        record: its capture record, with all values in their cells, whatever their length, but without the body and text
-            that `page` has; None if nothing is stored.
-        anchors: of its links, those that are not stored yet.
-        error: why it is refused; else "".
-        known_as: how the same capture was stored before; else "".
-        contains: the page that its verdict says it contains.
-        nearest: the nearest page of another row: body and text may be deltas against its body and text.
-        previous: the page of its own row before it.
-        is_damaged: its row has the same bytes but they cannot be read, so it is stored whole.
-        rewrites: its record replaces another one at the same time.
-    """
-
-    page: Prepared
-    pointer: PagePointer
-    verdict: StoredVerdict
-    record: CaptureRecord | None = None
-    anchors: Sequence[Anchor] = ()
-    error: str = ""
-    known_as: str = ""
-    contains: PagePointer | None = None
-    nearest: PagePointer | None = None
-    previous: LiveCapture | None = None
-    is_damaged: bool = False
-    rewrites: bool = False
-
-    def whole_record(self) -> CaptureRecord:
-        """The record with body and text in their cells, as the view shows it; REQUIRES: there is one."""
-        assert self.record is not None
-        if self.record.kind != CAPTURE_STORED:
-            return self.record
-        values = {BODY: encode_inline(self.page.page.body), MAIN: encode_inline(self.page.analysed.main_bytes)}
-        return self.record._replace(columns=values | self.record.columns)
-
-
 class Batch:
     """Pages that are judged and not committed.
 
     Attributes:
+        absent: rows that did not exist when the batch began.
         writes: pages and visits that get a record, in input order.
         rows: the last of `writes` by row key and time.
         pages: what verdicts on later pages need of them.
@@ -102,7 +61,8 @@ class Batch:
         body_bytes: length of all bodies.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, absent: set[bytes]) -> None:
+        self.absent = absent
         self.writes: list[Write] = []
         self.rows: dict[bytes, dict[int, Write]] = {}
         self.pages: dict[PagePointer, StoredPage] = {}
@@ -348,9 +308,10 @@ class View(StoredPages):
         self.detector = Detector(
             self.index, self.kernel, self, thresholds, title_rule=schema.title_rule, memory=opened.memory
         )
-        self.batch = Batch()
+        self.batch = Batch(set())
         self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
         self._caches = caches
+        self._is_alone = opened.engine.caps.single_writer
         self._collects = table.collects_captures or table.collects_bodies
         self._rows: LruCache[bytes, dict[int, StoredPage]] = opened.memory.cache(
             "pages",
@@ -435,11 +396,15 @@ class View(StoredPages):
     def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
         """The capture record of a row at a time, hidden by a policy or not: a write at that time replaces it."""
         pending = self.batch.records(row_key)
+        if not pending and row_key in self.batch.absent:
+            return None
         return self._table.record(row_key, timestamp, pending)
 
     def newest_before(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
         """The newest live page of a row before a time."""
         pending = self.batch.records(row_key)
+        if not pending and row_key in self.batch.absent:
+            return None
         return self._table.newest_capture(row_key, timestamp, pending)
 
     def next_time(self, row_key: bytes, timestamp: int, checksum: bytes) -> int:
@@ -484,14 +449,15 @@ class View(StoredPages):
     # --- the batch
 
     def begin(self, pages: Sequence[Prepared]) -> None:
-        """Begin a batch: the last one is committed.  Values that could not be read are tried again.
+        """Begin a batch: the last one is committed.
 
         Args:
             pages: that will be judged; what their verdicts read first is read together.
         """
-        self._unusable.clear()
+        row_keys = [page.row_key for page in pages if not page.error]
+        absent = self._table.absent_rows(row_keys) if self._is_alone else set()
         self.index.prepare(page.analysis for page in pages if page.analysis is not None)
-        self.batch = Batch()
+        self.batch = Batch(absent)
 
     def add(self, write: Write) -> None:
         """Add a page to the batch: later pages see its record, and are judged against it if it stores its text."""
@@ -531,7 +497,7 @@ class View(StoredPages):
             columns: cell values of each record, as they were written.
             bases: the base to use for a value that resembles one of the batch, by its cell value.
         """
-        batch, self.batch = self.batch, Batch()
+        batch, self.batch = self.batch, Batch(set())
         if not self._caches or self._collects:  # a policy may hide a late capture as soon as it is written
             return
         for cell_value, base in bases.items():
@@ -542,8 +508,7 @@ class View(StoredPages):
 
     def drop(self) -> None:
         """Drop the batch, whose commit failed, or whose outcome is not known."""
-        self.batch = Batch()
-        self._unusable.clear()
+        self.batch = Batch(set())
         self._times = None
         self.index.clear()
 
@@ -557,11 +522,13 @@ class View(StoredPages):
         """After a commit: update the caches by key; see `Committer.followers`."""
         self.index.follow(rows, known)
         self.bases.follow(rows, known)
+        absent = self.batch.absent
         for table, row_key, mutations in rows:
             if table != PAGES:
                 continue
             if CAPTURE_FAMILY not in {getattr(one, "family", CAPTURE_FAMILY) for one in mutations}:
                 continue  # a delete of the whole row names no family
+            absent.discard(row_key)
             if row_key in self._rows:
                 self._rows.drop(row_key)
             if self._times is not None:

@@ -20,7 +20,8 @@ from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Relative, 
 from docstore.storage.cache import LruCache, Memory
 from docstore.storage.port import Values
 from docstore.storage.values import INLINE_TAG
-from docstore.writing.batch import View, Write
+from docstore.storage.writes import Write
+from docstore.writing.batch import View
 
 LONGEST_INLINE = len(INLINE_TAG) + INLINE_LIMIT_BYTES
 """Bytes of the longest cell value that stays in its record."""
@@ -57,54 +58,51 @@ class Encoder:
         """
         pages: list[NewPage] = []
         batch: dict[PagePointer, NewPage] = {}
-        columns: dict[PagePointer, dict[Column, bytes]] = {}
         for write in writes:
-            its_columns = columns[write.pointer] = dict(write.record.columns) if write.record is not None else {}
-            page = batch[write.pointer] = self._new_page(write, its_columns, batch)
+            page = batch[write.pointer] = self._new_page(write, batch)
             pages.append(page)
-        self._values.append_pages(pages)
+        columns: dict[PagePointer, dict[Column, bytes]] = {}
         bases: dict[bytes, Base] = {}
         needed: list[Base] = []
-        for page in pages:
-            its_columns = columns[page.pointer]
-            its_columns |= page.cell_values
-            for column, base in page.bases.items():
+        for write, page, stored in zip(writes, pages, self._values.append_pages(pages), strict=True):
+            assert write.record is not None
+            its_columns = columns[write.pointer] = write.record.columns | stored.cell_values
+            if isinstance(page.same_body, Base):
+                its_columns[BODY] = page.same_body.cell_value
+                stored.bases[BODY] = page.same_body
+            for column, base in stored.bases.items():
                 bases[its_columns[column]] = base
                 is_shared = page.same_body is not None and column == BODY
-                if is_shared or base.cell_value not in page.cell_values.values():  # its own values need no row
+                if is_shared or base.cell_value not in stored.cell_values.values():  # its own values need no row
                     needed.append(base)
         return Encoded(columns, self._bases.new_rows(needed), bases)
 
-    def _new_page(self, write: Write, columns: dict[Column, bytes], batch: Mapping[PagePointer, NewPage]) -> NewPage:
+    def _new_page(self, write: Write, batch: Mapping[PagePointer, NewPage]) -> NewPage:
         """The values of a page that are appended, and what they resemble.
 
         Args:
             write: the page.
-            columns: of its record; the ref of a body that a committed page has already is put into them.
             batch: earlier pages of the batch.
         """
+        assert write.record is not None
+        columns = write.record.columns
         long: dict[Column, bytes] = {}
         if max(map(len, columns.values()), default=0) > LONGEST_INLINE:
             long = {column: value[1:] for column, value in columns.items() if len(value) > LONGEST_INLINE}
-        if write.record is None or write.record.kind != CAPTURE_STORED:
+        if write.record.kind != CAPTURE_STORED:
             return NewPage(write.pointer, long)
         values = {MAIN: write.page.analysed.main_bytes} | long
         if BODY in columns:  # it is not kept
             return NewPage(write.pointer, values)
         same = self._with_same_body(write, batch)
-        page = NewPage(write.pointer, values, [] if write.is_damaged else self._relatives(write, batch))
-        main = values[MAIN]
-        page.text_name = value_name(main) if len(main) > INLINE_LIMIT_BYTES else b""
+        relatives = [] if write.is_damaged else self._relatives(write, batch)
+        text_name = value_name(values[MAIN]) if len(values[MAIN]) > INLINE_LIMIT_BYTES else b""
         if isinstance(same, Base):
-            columns[BODY] = same.cell_value
-            page.bases[BODY] = same
-            return page
+            return NewPage(write.pointer, values, relatives, same, b"", text_name)
         body = write.page.page.body
-        page.values = {BODY: body} | values
-        page.same_body = same
         checksum = write.page.analysed.body_checksum  # mostly its head is the name of the body
-        page.body_name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(body)
-        return page
+        body_name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(body)
+        return NewPage(write.pointer, {BODY: body} | values, relatives, same, body_name, text_name)
 
     def _with_same_body(self, write: Write, batch: Mapping[PagePointer, NewPage]) -> Base | NewPage | None:
         """The stored body that a page stored by reference shares, or the page of the batch that has it; else None."""
@@ -158,12 +156,12 @@ class Encoder:
         if not self._values.shares_values:
             return None
         page = batch.get(pointer)
-        if page is not None and column not in page.bases:
+        if page is not None and column == BODY and isinstance(page.same_body, Base):
+            base: Base | None = page.same_body
+        elif page is not None:
             name = page.body_name if column == BODY else page.text_name
             is_usable = len(page.values.get(column, b"")) <= LARGEST_BASE_BYTES and self._bases.is_usable(name, b"")
             return page if is_usable else None
-        if page is not None:
-            base: Base | None = page.bases[column]
         else:
             cell_value = self._view.cell_value(pointer, column) if columns is None else columns.get(column)
             base = None if cell_value is None else self._bases.at(cell_value, column, pointer)

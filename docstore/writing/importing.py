@@ -212,15 +212,14 @@ class RowImporter:
         if base is not None:
             known = Base(cell.base, base, self._base_value(cell.base) or b"", PagePointer(timestamp, row_key))
             page = NewPage(PagePointer(timestamp, row_key), {column: raw}, [Relative(known, known)])
-            values.append_pages([page])
-            return page.cell_values[column]
+            return values.append_pages([page])[0].cell_values[column]
         text_name = b"" if text is None else value_name(text.value)
         if text is None or text.stored_as in (b"", *row.placed) or (text.is_base and self._base_value(text_name)):
             cell_value = values.append(row_key, column, timestamp, raw)
         else:
             page = NewPage(PagePointer(timestamp, row_key), {column: raw, capture.MAIN: text.value})
-            values.append_pages([page])
-            cell_value, text_value = page.cell_values[column], page.cell_values[capture.MAIN]
+            placed = values.append_pages([page])[0].cell_values
+            cell_value, text_value = placed[column], placed[capture.MAIN]
             row.placed[text.stored_as] = text_value
             if text.is_base:
                 self._make_base(text_name, text_value, plan)

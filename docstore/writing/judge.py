@@ -30,8 +30,8 @@ from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, LiveCapture, not_modified
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.values import encode_absent, encode_inline, is_absent
-from docstore.writing.batch import View, Write
-from docstore.writing.prepare import Anchor, Prepared
+from docstore.storage.writes import Anchor, Prepared, Write
+from docstore.writing.batch import View
 
 MOST_PROBES = 8
 """Milliseconds that are looked up one by one; after that, runs of taken milliseconds are read at once."""

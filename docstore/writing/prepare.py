@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from docstore.compiled import docstore_native
 from docstore.dedup.kernel import Kernel
@@ -24,71 +24,22 @@ from docstore.model import keys
 from docstore.model.analysis import Analysis
 from docstore.model.capture import Sorted, capture_values, content_type_of
 from docstore.model.errors import InvalidArgument
-from docstore.model.format import INLINE_LIMIT_BYTES, ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
+from docstore.model.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
 from docstore.model.keys import row_key_and_url
 from docstore.model.types import Page, refusal_of_fields, refusal_of_time
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
+from docstore.storage.writes import ANCHOR_BYTES, Anchor, Prepared
 from docstore.text.readers import is_html
 
 MAX_CACHED_FOLDERS = 1024
 _NO_VALUES: Sorted = {}, {}
 _VERSIONS = re.compile(rb"[0-9]+(?:[._-][0-9]+)*|(?<=/)[a-z]{2}(?:-[A-Za-z]{2,4})?(?=/)")
 """Numbers, and path segments that look like language tags."""
-ANCHOR_FAMILY: Final = "anchor"
 MAX_TARGETS: Final = 1000
 """Target pages of one page; further links are left out."""
-ANCHOR_BYTES: Final = INLINE_LIMIT_BYTES
-"""Most bytes of text for one target.  It fits into a cell, so no anchor needs a record in a segment."""
-
 _BASE: Final = re.compile(rb"<base[\s/]", re.IGNORECASE)
 _BASE_WITHIN_BYTES: Final = 64 << 10
 """Only these first bytes are searched for a base element."""
-
-
-class Anchor(NamedTuple):
-    """The texts of one page's links to another.
-
-    Attributes:
-        row_key: of the page linked to.
-        text: of the links, UTF-8, at most ANCHOR_BYTES.
-    """
-
-    row_key: bytes
-    text: bytes
-
-
-class Prepared(NamedTuple):
-    """A page that is analysed and not judged yet.
-
-    Attributes:
-        page: the caller's page.
-        row_key: b"" if the URL was refused.
-        url: canonical; the caller's if it was refused.
-        timestamp: microseconds, a multiple of 1000.
-        analysis: None for a 304 and for a refused page.
-        error: why it was refused; else "".
-        anchors: of its links, if the caller asked for them.
-        values: columns of its record except body, text and verdict; empty without an analysis.
-        path_key: its row key without versions (`version_less`).
-        keep_body: whether its body is stored.
-    """
-
-    page: Page
-    row_key: bytes
-    url: str
-    timestamp: int
-    analysis: Analysis | None
-    error: str
-    anchors: tuple[Anchor, ...]
-    values: Sorted
-    path_key: bytes
-    keep_body: bool = True
-
-    @property
-    def analysed(self) -> Analysis:
-        """The analysis of a page that has one."""
-        assert self.analysis is not None
-        return self.analysis
 
 
 class Preparer:

@@ -41,11 +41,12 @@ from docstore.storage.captures import CaptureRecord
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer, GroupWriter, Values
 from docstore.storage.table import Table
-from docstore.writing.batch import PAGES, Batch, View, Write, counts_of_writes
+from docstore.storage.writes import Prepared, Write
+from docstore.writing.batch import PAGES, Batch, View, counts_of_writes
 from docstore.writing.encode import Encoder
 from docstore.writing.judge import Policies, judge
 from docstore.writing.maintenance import PageDeleter, Poster, prune
-from docstore.writing.prepare import Prepared, Preparer
+from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES, Stream
 
 SUBMITTERS = 2

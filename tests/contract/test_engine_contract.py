@@ -320,6 +320,15 @@ def test_delete_family_takes_that_family_only(versions: Engine) -> None:
     assert stamps(versions.read_row("pages", ROW)) == [("http", b"body", 5), ("pag", b"body", 5), ("page!", b"body", 5)]
 
 
+def test_a_row_whose_captures_are_deleted_shows_no_row_of_another_table(engine: Engine) -> None:
+    """LevelDB keeps a key for the newest capture of a row, which such a delete leaves there."""
+    put(engine, b"a", (CAPTURE_FAMILY, b"", 1000, b"kept"))
+    put(engine, b"z", (CAPTURE_FAMILY, b"", 1000, b"gone"))
+    put(engine, b"b", ("page", b"", 0, b"of another table"), table="bodies")
+    mutate(engine, b"z", DeleteCells(CAPTURE_FAMILY, b"", 1000, 1001))
+    assert [row.row_key for row in engine.scan("pages")] == [b"a"]
+
+
 def test_delete_row_takes_everything(versions: Engine) -> None:
     mutate(versions, ROW, DeleteRow())
     assert versions.read_row("pages", ROW) == [] and list(versions.scan("pages")) == []
@@ -524,3 +533,28 @@ def test_the_newest_capture_is_that_of_all_puts_and_deletes(engine: Engine, seed
             assert [cell.timestamp for cell in engine.read_row("pages", each)] == sorted(held, reverse=True)
     rows = [(row.row_key, [cell.timestamp for cell in row.cells]) for row in engine.scan("pages")]
     assert rows == [(each, sorted(held, reverse=True)) for each, held in sorted(model.items()) if held]
+
+
+# --- which rows are not there ---
+
+
+@pytest.mark.parametrize("table", ["pages", "postings"])
+def test_absent_rows_are_told_from_those_that_hold_something(engine: Engine, table: str) -> None:
+    present = [b"a", b"a\x00", b"b\x00\x01c", b"\xff"]
+    for row_key in present:
+        if table == "postings":
+            post(engine, row_key, b"q")
+        else:
+            put(engine, row_key, ("page", b"body", 5000, b"v"))
+    absent = {b"", b"a\x00\x00", b"aa", b"b", b"b\x00", b"\xff\xff", b"zz"}
+    assert engine.absent_rows(table, [*absent, *present]) == absent
+    assert engine.absent_rows(table, []) == set()
+
+
+def test_a_row_is_never_absent_while_it_has_a_cell(engine: Engine) -> None:
+    put(engine, ROW, ("page", b"body", 5000, b"v"), ("page", b"body", 6000, b"w"))
+    mutate(engine, ROW, DeleteCells("page", b"body", 5000, 5001))
+    assert engine.absent_rows("pages", [ROW]) == set()
+    mutate(engine, ROW, DeleteRow())
+    put(engine, ROW, ("page", b"body", 5000, b"v"))
+    assert engine.absent_rows("pages", [ROW]) == set()

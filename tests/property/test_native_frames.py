@@ -28,7 +28,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.storage.bases import Base, value_name
-from docstore.tablets.codec import LEVEL, Chosen, Dictionary, Encoded, NewValue, ValueCodec, may_be_base
+from docstore.tablets.codec import LEVEL, Dictionary, Encoded, NewValue, ValueCodec, may_be_base
 from docstore.tablets.record import Record
 
 NAME = bytes(16)
@@ -56,7 +56,7 @@ def decoded_with(frame: bytes, content: bytes, raw_bytes: int) -> bytes:
 
 def delta(raw: bytes, base: bytes, codec: ValueCodec | None = None) -> Encoded:
     """The value with a base to try."""
-    return (codec or ValueCodec()).choose(BODY, raw, [Base(value_name(base), base, b"", PagePointer(0, b""))])[0]
+    return (codec or ValueCodec()).choose(BODY, raw, [Base(value_name(base), base, b"", PagePointer(0, b""))])
 
 
 def decoded(encoded: Encoded, before: bytes, raw_bytes: int) -> bytes:
@@ -69,7 +69,7 @@ def decoded(encoded: Encoded, before: bytes, raw_bytes: int) -> bytes:
 
 def check(raw: bytes, before: bytes) -> tuple[bytes, bytes]:
     """The value's payloads with a base and with a dictionary, after both were decoded."""
-    on_base, leant = delta(raw, before), ValueCodec().choose(BODY, raw, (), Dictionary(before))[0]
+    on_base, leant = delta(raw, before), ValueCodec().choose(BODY, raw, (), Dictionary(before))
     assert decoded(on_base, before, len(raw)) == decoded(leant, before, len(raw)) == raw
     if on_base.codec == CODEC_ZSTD_DELTA:
         assert decoded_delta(on_base.payload, before, len(raw)) == raw
@@ -97,7 +97,7 @@ def test_any_text_comes_back_from_its_body_and_the_body_from_its_dictionary(
 ) -> None:
     text += body[len(body) // 3 :]
     dictionary = Dictionary(content)
-    ((encoded, _, _),) = ValueCodec().choose_many([NewValue(BODY, body, dictionary=dictionary, text=text)])
+    (encoded,) = ValueCodec().choose_many([NewValue(BODY, body, dictionary=dictionary, text=text)])
     assert decoded(encoded, content, len(body)) == body
     assert bool(encoded.text) == (bool(text) and may_be_base(body, text))
     if encoded.text:
@@ -168,7 +168,7 @@ def test_what_is_too_long_for_native_search_is_encoded_by_libzstd(level: int) ->
     long = random.Random(1).randbytes(1 << 20) * 17
     content = long[: 1 << 19]
     codec = ValueCodec(level)
-    encoded, _ = codec.choose(BODY, long, (), Dictionary(content, level))
+    encoded = codec.choose(BODY, long, (), Dictionary(content, level))
     assert encoded.codec == CODEC_ZSTD_DICTIONARY
     assert decoded_with(encoded.payload, content, len(long)) == long
     encoded = delta(long, long[: 4 << 20], codec)
@@ -191,7 +191,7 @@ def encode_all(bodies: list[bytes], level: int = LEVEL) -> list[Encoded]:
     """Every body with a dictionary of other bodies, and against the body before it."""
     dictionary = Dictionary(b"".join(body[:4000] for body in bodies[::3]), level)
     codec = ValueCodec(level, compares=level > LEVEL)
-    leant = [codec.choose(BODY, body, (), dictionary)[0] for body in bodies]
+    leant = [codec.choose(BODY, body, (), dictionary) for body in bodies]
     return leant + [delta(body, base, codec) for base, body in pairwise(bodies)]
 
 
@@ -227,7 +227,7 @@ def test_frames_do_not_depend_on_thread_or_order(bodies: list[bytes]) -> None:
         order = list(range(len(bodies)))
         random.Random(seed).shuffle(order)
         for number in order:
-            if codec.choose(BODY, bodies[number], (), dictionary)[0] != expected[number]:
+            if codec.choose(BODY, bodies[number], (), dictionary) != expected[number]:
                 wrong.append(number)
             if number and delta(bodies[number], bodies[number - 1], codec) != expected[len(bodies) + number - 1]:
                 wrong.append(number)
@@ -288,7 +288,7 @@ def test_a_body_is_a_delta_only_if_it_and_its_text_take_fewer_bytes_so() -> None
     body, text = page(said), b" ".join(said)
     offered = [Base(NAME, page(other), b"stored", PagePointer(1, b""))]
     values = [NewValue(BODY, body, b"", offered, Dictionary(b" ".join(words)), part) for part in (b"", text)]
-    (alone, _, _), (with_text, _, _) = ValueCodec().choose_many(values)
+    alone, with_text = ValueCodec().choose_many(values)
     assert with_text.codec == CODEC_ZSTD_DICTIONARY
     assert alone.codec == CODEC_ZSTD_DELTA
 
@@ -299,18 +299,20 @@ def test_a_group_is_encoded_as_each_value_would_be_alone(
 ) -> None:
     values = group_of(seed, bodies)
     codec = ValueCodec()
-    expected: list[Chosen] = []
+    expected: list[Encoded] = []
+    roots: list[Base] = []
     for value in values:
-        bases = [expected[base][2] if isinstance(base, int) else base for base in value.bases]
+        bases = [roots[base] if isinstance(base, int) else base for base in value.bases]
         expected += codec.choose_many([value._replace(bases=bases)])
+        roots.append(expected[-1].base or Base(value.name, value.raw, b"", PagePointer(0, b"")))
     for processors in (1, 2, 7):
         monkeypatch.setattr("docstore.tablets.codec.processors", lambda many=processors: many)
         assert codec.choose_many(values) == expected
-    for value, (encoded, base, _) in zip(values, expected, strict=True):
+    for value, encoded in zip(values, expected, strict=True):
         if value.dictionary is not None and encoded.codec == CODEC_ZSTD_DICTIONARY:
             continue
         if encoded.codec in (CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA):
-            assert decoded(encoded, b"" if base is None else base.raw, len(value.raw)) == value.raw
+            assert decoded(encoded, b"" if encoded.base is None else encoded.base.raw, len(value.raw)) == value.raw
 
 
 def related(number: int, near: bytes) -> Base:
@@ -327,22 +329,22 @@ def test_the_first_small_delta_is_taken_and_no_base_behind_it_is_asked_for() -> 
             offered.append(number)
             yield related(number, near)
 
-    encoded, base = ValueCodec(small=10).choose(BODY, raw, bases())
-    assert (encoded.codec, base and base.pointer.timestamp, offered) == (CODEC_ZSTD_DELTA, 1, [0, 1])
-    encoded, base = ValueCodec(tries=1, small=10).choose(BODY, raw, bases())
-    assert base is not None and base.pointer.timestamp == 0
-    encoded, base = ValueCodec(15, small=10, compares=True).choose(BODY, raw, bases())
-    assert base is not None and base.pointer.timestamp == 2 and len(encoded.payload) < 30
+    encoded = ValueCodec(small=10).choose(BODY, raw, bases())
+    assert (encoded.codec, encoded.base and encoded.base.pointer.timestamp, offered) == (CODEC_ZSTD_DELTA, 1, [0, 1])
+    encoded = ValueCodec(tries=1, small=10).choose(BODY, raw, bases())
+    assert encoded.base is not None and encoded.base.pointer.timestamp == 0
+    encoded = ValueCodec(15, small=10, compares=True).choose(BODY, raw, bases())
+    assert encoded.base is not None and encoded.base.pointer.timestamp == 2 and len(encoded.payload) < 30
 
 
 def test_a_stored_delta_stays_if_it_is_small_or_no_other_way_is_smaller() -> None:
     raw = random.Random(8).randbytes(20_000)
-    now = Encoded(CODEC_ZSTD_DELTA, bytes(16), b"stored" * 100), related(0, b"")
+    now = Encoded(CODEC_ZSTD_DELTA, bytes(16), b"stored" * 100, base=related(0, b""))
     assert ValueCodec(small=10).choose(BODY, raw, iter([related(1, raw)]), now=now) == now
     assert ValueCodec(small=50).choose(BODY, raw, (), now=now) == now
-    encoded, base = ValueCodec(small=50).choose(BODY, raw, [related(1, raw)], now=now)
-    assert base is not None and base.pointer.timestamp == 1 and len(encoded.payload) < 600
-    assert ValueCodec(9, small=50, compares=True).choose(BODY, raw, (), now=now)[1] is None
+    encoded = ValueCodec(small=50).choose(BODY, raw, [related(1, raw)], now=now)
+    assert encoded.base is not None and encoded.base.pointer.timestamp == 1 and len(encoded.payload) < 600
+    assert ValueCodec(9, small=50, compares=True).choose(BODY, raw, (), now=now).base is None
 
 
 def test_a_delta_that_saves_bytes_elsewhere_is_kept_though_the_value_alone_is_shorter() -> None:
@@ -350,9 +352,9 @@ def test_a_delta_that_saves_bytes_elsewhere_is_kept_though_the_value_alone_is_sh
     words = [source.randbytes(5).hex().encode() for _ in range(3000)]
     raw, other = (b" ".join(source.choices(words, k=2000)) for _ in range(2))
     codec, dictionary = ValueCodec(), Dictionary(b" ".join(words))
-    assert codec.choose(BODY, raw, [related(1, other)], dictionary)[1] is None
-    assert codec.choose(BODY, raw, [related(1, other)], dictionary, saves=lambda _: -100_000)[1] is None
-    assert codec.choose(BODY, raw, [related(1, other)], dictionary, saves=lambda _: 100_000)[1] is not None
+    assert codec.choose(BODY, raw, [related(1, other)], dictionary).base is None
+    assert codec.choose(BODY, raw, [related(1, other)], dictionary, saves=lambda _: -100_000).base is None
+    assert codec.choose(BODY, raw, [related(1, other)], dictionary, saves=lambda _: 100_000).base is not None
 
 
 def test_a_base_that_cannot_be_read_ends_the_choice_with_its_error() -> None:

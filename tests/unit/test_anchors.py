@@ -15,7 +15,8 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.keys import row_key, url_of
 from docstore.model.types import Policy, VerdictKind
 from docstore.reports.check import check
-from docstore.writing.prepare import ANCHOR_BYTES, MAX_TARGETS, outgoing
+from docstore.storage.writes import ANCHOR_BYTES
+from docstore.writing.prepare import MAX_TARGETS, outgoing
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 SOURCE = "https://a.example/dir/page"

@@ -25,10 +25,11 @@ from docstore.model.types import DUPLICATES, Durability, Previous
 from docstore.reports.check import check
 from docstore.storage.captures import CaptureRecord, LiveCapture, stored_capture
 from docstore.storage.values import INLINE_TAG
+from docstore.storage.writes import Prepared
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
 from docstore.writing.judge import judge
-from docstore.writing.prepare import Prepared, Preparer
+from docstore.writing.prepare import Preparer
 
 T0 = 1_700_000_000_000_000
 NOW = T0 + 10_000_000_000

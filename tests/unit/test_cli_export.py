@@ -130,15 +130,6 @@ def test_the_url_as_it_was_recorded_survives(tmp_path: Path, capsys: pytest.Capt
     assert (line["url"], line["fetched_url"]) == (rows[0], urls[0])
 
 
-def test_same_bytes_become_revisits_and_nothing_else_does(run: Terminal, tmp_path: Path) -> None:
-    file = tmp_path / "all.warc.gz"
-    run("export", "--versions", "all", "--output", str(file))
-    content = gzip.decompress(file.read_bytes())
-    assert content.count(b"WARC/1.1\r\n") == 8
-    assert content.count(b"WARC-Type: revisit") == 2
-    assert content.count(b"WARC-Refers-To-Target-URI: https://a.example/\r\n") == 2
-
-
 def test_a_304_is_exported_as_the_page_it_confirmed(run: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "june.warc.gz"
     answer = run(
@@ -180,10 +171,6 @@ def test_a_selection_has_the_captures_that_it_names(run: Terminal, words: list[s
     answer = run("export", "--format", "jsonl", *words)
     assert [one["url"] for one in answer.objects()] == urls
     assert answer.code == (0 if urls else 1)
-
-
-def test_trec_document_numbers_are_kept(run: Terminal) -> None:
-    assert "<DOCNO>GX001-02-03</DOCNO>" in run("export", "--format", "trecweb", "--prefix", "b.example/number").out
 
 
 def test_the_output_file_is_renamed_after_all_is_written(run: Terminal, tmp_path: Path) -> None:

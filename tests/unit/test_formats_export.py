@@ -6,7 +6,6 @@ import base64
 import gzip
 import hashlib
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docstore.archives.entries import Entry, PageEntry, ReadOptions, RevisitEntry, SkippedEntry
-from docstore.archives.export import ExportPage, JsonLinesExport, TrecWebExport, WarcExport, document_number
+from docstore.archives.export import ExportPage, TrecWebExport, WarcExport, document_number
 from docstore.archives.reader import read
 from docstore.model.types import Page
 
@@ -146,10 +145,6 @@ def test_only_the_same_bytes_become_revisits() -> None:
     assert all((entry.refers_to_uri, entry.refers_to_date) == ("http://example.com/", MICROS) for entry in revisits)
 
 
-def test_same_export_gives_the_same_bytes() -> None:
-    assert warc(HARD_PAGES) == warc(HARD_PAGES)
-
-
 def test_warc_export_is_valid_for_warcio() -> None:
     from warcio.archiveiterator import ArchiveIterator
 
@@ -192,19 +187,6 @@ def test_header_names_with_a_blank_survive() -> None:
     page = Page("http://example.com/", b"x", 200, headers, MICROS)
     for raw in (warc([page]), trecweb([page])):
         assert pages_again(raw)[0].headers == headers
-
-
-def test_json_lines_have_text_and_verdict_and_optional_bodies() -> None:
-    page = ExportPage(HARD_PAGES[7], "", "A title", "The \u5b57 text", "en", "exact", "http://example.com/", 1.0)
-    for bodies in (False, True):
-        stream = io.BytesIO()
-        JsonLinesExport(stream, bodies=bodies).write(page)
-        assert stream.getvalue().count(b"\n") == 1
-        fields = json.loads(stream.getvalue())
-        assert fields["timestamp"] == "2024-05-06T07:08:09.128Z"
-        assert (fields["title"], fields["text"], fields["verdict"]) == ("A title", "The \u5b57 text", "exact")
-        assert fields["headers"] == [["ETag", '"1"']]
-        assert (base64.b64decode(fields["body_base64"]) == b"<p>plain") if bodies else ("body_base64" not in fields)
 
 
 # --- TREC Web as the collections have it ---

@@ -18,9 +18,10 @@ import docstore
 from docstore import Durability, Page, PutResult, Schema, StorageError, StoreUnavailable
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument
+from docstore.storage.writes import Prepared
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
-from docstore.writing.prepare import Prepared, Preparer
+from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 from docstore.writing.writer import Sequencer
 

@@ -312,7 +312,7 @@ def test_diff_measures_prints_every_measure(terminal: Terminal) -> None:
         "sketch",
     ]
     lines = shown.out.splitlines()
-    assert all(line.startswith(label) for line, label in zip(lines, [*labels, "0-mod-p"], strict=True))
+    assert all(line.startswith(label) for line, label in zip(lines, [*labels, "0-mod-p", "top words"], strict=True))
     assert "different" in lines[2] and "of 64 bits differ" in lines[7] and "p = 12" in lines[9]
     found = terminal("diff", A, COPY, "--measures", "--json").object()
     assert found["measures"]["same_checksum"] is True and found["measures"]["simhash_bits"] == 0

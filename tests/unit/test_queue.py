@@ -12,8 +12,8 @@ import pytest
 
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind
+from docstore.storage.writes import Prepared
 from docstore.writing.judge import Policies
-from docstore.writing.prepare import Prepared
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 from docstore.writing.writer import Request, WriteQueue
 

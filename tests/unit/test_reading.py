@@ -33,7 +33,8 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.types import Page, Schema
 from docstore.reports.check import check
-from docstore.writing.prepare import Anchor, Prepared, Preparer
+from docstore.storage.writes import Anchor, Prepared
+from docstore.writing.prepare import Preparer
 
 ROOT = Path(__file__).parent.parent.parent
 SAMPLE = ROOT / "examples" / "sample-crawl.warc.gz"
@@ -98,7 +99,7 @@ def groups_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("groups_do_not_wait")
 def test_store_and_report_do_not_depend_on_the_reader(tmp_path: Path, archives: list[str]) -> None:
     outcomes = []
-    for reader, threads in ((False, 1), (True, 1), (True, 8)):
+    for reader, threads in ((False, 1), (True, 1), (True, 8))[:: stride(2)]:
         options = IngestOptions(threads=threads, anchors=True, reader=reader)
         with docstore.open(tmp_path / f"{reader}{threads}", create=True) as store:
             report = ingest(store, archives, options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,12 +72,20 @@ def put(store: DocumentStore, url: str, text: str, title: str = "A page", **opti
     store.put_page(url, page(title, text, options.pop("lang", "en")), headers=HTML, **options)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with open_store(tmp_path / "store", create=True, durability="none") as opened:
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("search") / "store"
+    with open_store(path, create=True, durability="none") as opened:
         for place, (url, (title, lang, text)) in enumerate(PAGES.items()):
             put(opened, url, text, title, lang=lang, fetched_at=FIRST + place * DAY)
         opened.search_index().update()
+    return path
+
+
+@pytest.fixture
+def store(indexed: Path, tmp_path: Path) -> Iterator[DocumentStore]:
+    shutil.copytree(indexed, tmp_path / "store")
+    with open_store(tmp_path / "store", durability="none") as opened:
         yield opened
 
 
@@ -369,6 +378,7 @@ def test_contained_copies_are_collapsed_into_the_page_that_contains_them(tmp_pat
 
 def test_an_update_writes_only_what_changed(store: DocumentStore) -> None:
     index = store.search_index()
+    index.update()
     before = held(index)
     assert index.update().pages == 0  # nothing was committed
     url = "https://en.example/docs/stack"

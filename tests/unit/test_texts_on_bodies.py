@@ -73,8 +73,8 @@ def test_text_that_is_not_in_its_body_is_encoded_alone(store: DocumentStore) -> 
     text = random.Random(9).randbytes(2000).hex().encode()
     with store.committer.lock:
         page = NewPage(PagePointer(T0, b"com,x)/"), {BODY: UNLIKE[0], MAIN: text})
-        store.opened.values.append_pages([page])
-        value = page.cell_values[MAIN]
+        (stored,) = store.opened.values.append_pages([page])
+        value = stored.cell_values[MAIN]
         assert store.opened.values.fetch(value) == text
         assert not store.opened.values.is_delta(value)
         store.committer.drop_placed()

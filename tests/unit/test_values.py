@@ -52,7 +52,7 @@ def record_of(raw: bytes, encoded: Encoded) -> Record:
 
 def encode(raw: bytes, base: bytes | None = None, dictionary: Dictionary | None = None) -> Encoded:
     bases = () if base is None else [Base(value_name(base), base, b"", PagePointer(0, b""))]
-    return ValueCodec().choose(BODY, raw, bases, dictionary)[0]
+    return ValueCodec().choose(BODY, raw, bases, dictionary)
 
 
 def nothing_to_resolve(checksum: bytes) -> bytes:

@@ -293,7 +293,7 @@ class Relocator:
                         move = self._moved(row_key, timestamp, column, columns, body)
                     else:
                         record, raw = self._read(old)
-                        move = Move(column, old, self._write(record, self._encode(column, raw)[0]))
+                        move = Move(column, old, self._write(record, self._encode(column, raw)))
                 except CorruptionError as error:
                     self._record_damage(error, Place(row_key, *column, timestamp))
                     continue
@@ -342,10 +342,11 @@ class Relocator:
         body_ref, body_raw = self._last_body
         now = None
         if current and self._relatives.is_usable(current):
-            now = Encoded(record.codec, current, record.payload), Base(current, b"", b"", PagePointer(0, row_key))
+            base = Base(current, b"", b"", PagePointer(0, row_key))
+            now = Encoded(record.codec, current, record.payload, base=base)
         own = body_raw if column == MAIN and body is not None and body.new == body_ref else b""
         if base_value == old or is_shared:
-            encoded, base = self._encode(column, raw, body=own)
+            encoded = self._encode(column, raw, body=own)
         elif column == BODY:
             relative = self._likely_relative(row_key, timestamp, columns)
             bases = self._relatives.near(row_key, name, raw, sketch, current, relative)
@@ -357,22 +358,22 @@ class Relocator:
                     return 0
                 return int((TEXT_SAVING * self._relatives.likeness(sketch, base) - TEXT_ON_BODY) * text_bytes)
 
-            encoded, base = self._encode(column, raw, bases, saves=saves, now=now)
+            encoded = self._encode(column, raw, bases, saves=saves, now=now)
         else:
             bases = self._relatives.texts_near(row_key, name, raw, None if body is None else body.base, current)
-            encoded, base = self._encode(column, raw, bases, body=own, now=now)
+            encoded = self._encode(column, raw, bases, body=own, now=now)
         new = self._write(record, encoded)
         if is_shared:
             self._moved_here[name] = (old, new)
-        if column == BODY and base is None:
+        if column == BODY and encoded.base is None:
             self._last_body = new, raw
-        if base is None:
+        if encoded.base is None:
             whole = Base(name, raw, new, PagePointer(record.timestamp, record.row_key))
             if column == BODY:
                 self._relatives.add(sketch, whole, old)
             elif body is not None and body.base is None:
                 self._relatives.add_text(body.name, whole, old)
-        return Move(column, old, new, name, base and base._replace(raw=b""))
+        return Move(column, old, new, name, encoded.base and encoded.base._replace(raw=b""))
 
     def _encode(
         self,
@@ -382,8 +383,8 @@ class Relocator:
         *,
         saves: Callable[[Base], int] | None = None,
         body: bytes = b"",
-        now: tuple[Encoded, Base] | None = None,
-    ) -> tuple[Encoded, Base | None]:
+        now: Encoded | None = None,
+    ) -> Encoded:
         dictionary = self._dictionaries.get(column)
         return self._codec.choose(column, raw, bases, dictionary, saves=saves, body=body, now=now)
 
@@ -406,7 +407,7 @@ class Relocator:
         return None
 
     def _write(self, old: Record, encoded: Encoded) -> bytes:
-        codec, related, payload, _ = encoded
+        codec, related, payload, *_ = encoded
         if codec == CODEC_ZSTD_BODY:
             body = decode_ref(parse_cell_value(self._last_body[0]).ref or b"")
             assert self._segment is not None and body.offset + body.length == self._segment.length_bytes, body

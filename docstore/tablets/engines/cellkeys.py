@@ -1,6 +1,5 @@
 """Encoding cells as sorted keys, and reading rows from a sorted stream of keys.
 
-newest capture of a row    table tag, escaped row key, KEY_KIND_NEWEST; the value is its inverted timestamp
 cell of a table            table tag, escaped row key, KEY_KIND_CELL, family, FAMILY_END, escaped qualifier,
                            inverted timestamp; the value is the cell's
 qualifier of a bare table  table tag, escaped row key, qualifier; no value
@@ -9,7 +8,7 @@ qualifier of a bare table  table tag, escaped row key, qualifier; no value
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, Self
@@ -23,7 +22,6 @@ from docstore.model.format import (
     KEY_END,
     KEY_ESCAPE,
     KEY_KIND_CELL,
-    KEY_KIND_NEWEST,
     TABLE_TAGS,
     TIMESTAMP_MAX,
 )
@@ -32,7 +30,6 @@ from docstore.storage.engine import ScannedRow, check_family
 
 TAGS = {table: bytes((tag,)) for table, tag in TABLE_TAGS.items()}
 CELL_KIND = bytes((KEY_KIND_CELL,))
-NEWEST_KIND = bytes((KEY_KIND_NEWEST,))
 _NO_STOP = b"\xff"
 """Greater than all bytes after the kind in a cell's key, because a family name is UTF-8."""
 _STEPS_BEFORE_SEEK = 12
@@ -59,6 +56,22 @@ def row_prefix(table: str, row_key: bytes) -> bytes:
 def column_head(family: str, qualifier: bytes) -> bytes:
     """The part of a cell's key between row prefix and timestamp; cached, because the same few are read."""
     return CELL_KIND + family.encode() + FAMILY_END + escape(qualifier)
+
+
+def absent_rows(cursor: Any, prefixes: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
+    """Of rows, given by prefix and row key, those without keys; fastest with sorted prefixes.
+
+    Raises:
+        StopIteration: the end key is missing, so data is lost.
+    """
+    absent = set()
+    for prefix, row_key in prefixes:
+        cursor.seek(prefix)
+        if not cursor.valid():
+            raise StopIteration
+        if not cursor.key().startswith(prefix):
+            absent.add(row_key)
+    return absent
 
 
 def row_key_of(prefix: bytes) -> bytes:
@@ -115,8 +128,7 @@ def deleted_range(prefix: bytes, mutation: Mutation, bare: bool) -> tuple[bytes,
 
 
 TIMESTAMP_BYTES = 8
-_NEWEST_END = KEY_END + NEWEST_KIND
-CAPTURE_COLUMN = column_head(CAPTURE_FAMILY, b"")
+_CAPTURE_COLUMN = column_head(CAPTURE_FAMILY, b"")
 """Ends with FAMILY_END and KEY_END, so no other key has it before its timestamp: both are escaped in qualifiers."""
 
 
@@ -236,13 +248,11 @@ class RowReader:
         Most rows have capture records alone: these are read without looking for columns.
         """
         key, value = self.pair
-        if key.endswith(_NEWEST_END) and prefix_length(key) == len(key) - len(NEWEST_KIND):
-            key, value = self.pair = next(stream)
         column = key[:-TIMESTAMP_BYTES]
-        if not self._all_captures or not column.endswith(CAPTURE_COLUMN):
+        if not self._all_captures or not column.endswith(_CAPTURE_COLUMN):
             prefix = key[: prefix_length(key)]
             return prefix, *self.read(stream, prefix + CELL_KIND)
-        prefix = column[: -len(CAPTURE_COLUMN)]
+        prefix = column[: -len(_CAPTURE_COLUMN)]
         limit, cells, new_cell = self._limit, list[Cell](), tuple.__new__
         while key[:-TIMESTAMP_BYTES] == column and len(cells) != limit:
             timestamp = TIMESTAMP_MAX - int.from_bytes(key[-TIMESTAMP_BYTES:], "big")

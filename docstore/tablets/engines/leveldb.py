@@ -4,9 +4,7 @@ The handle.  To close it during a call, or after a fork, would crash the process
 reopening hide it from new calls and wait until no pin is left.  After a failed write, the next write closes and reopens
 the database first; other calls wait.  After a fork the child's engine is closed, and its handle is never freed there.
 
-Reads.  One key is asked for by `get`, which a Bloom filter answers if it is absent, and which else reads one block; an
-iterator reads a block of each level.  So a row with captures has a key with the time of the newest.  A scan has an
-iterator only while it reads a slice, not while the caller runs.
+Reads.  All are by iterators.  A scan has one only while it reads a slice, not while the caller runs.
 
 Writes.  One lock orders them.  After a failed write LevelDB acknowledges and loses later writes: hence the reopening.
 A delete reads the existing keys and removes them in one batch: a row of a million cells takes about a second and 170
@@ -40,7 +38,6 @@ from docstore.model.codec import decode_timestamp, encode_timestamp, escape
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.model.format import (
     BARE_TABLES,
-    CAPTURE_FAMILY,
     ENGINE_DIRECTORY,
     ENGINE_END_KEY,
     KEY_END,
@@ -68,9 +65,7 @@ from docstore.storage.engine import (
 from docstore.storage.files import Files
 from docstore.tablets.engines import cellkeys
 from docstore.tablets.engines.cellkeys import (
-    CAPTURE_COLUMN,
     CELL_KIND,
-    NEWEST_KIND,
     FamilyKeys,
     RowReader,
     column_head,
@@ -266,15 +261,10 @@ _LEVEL0_MOST = 4
 _POLL_SECONDS = 0.002
 _MOST_POLLS = 2500
 
-PAGES = "pages"
-_CAPTURES = PAGES, CAPTURE_FAMILY
-"""Table and family of capture records."""
 _TABLES = {table: (tag, BARE_TABLES.get(table)) for table, tag in TABLE_TAGS.items()}
 _COPY_PAIRS = 1000
 _LARGEST_CELL_BYTES = 1 << 20
 _LEAST_BUFFER_BYTES = 1 << 20
-_FILTER_BITS = 10
-"""Of each key, in memory for open tables: a `get` of an absent key reads no block, but for one in a hundred."""
 _BLOCK_BYTES = 4 << 10
 """16 KB take 7% fewer bytes on disk, 2% of a store; a look-up of a key whose block is not cached takes 2.5 times as
 long (decision 0026)."""
@@ -362,7 +352,8 @@ class LevelDBEngine:
                 create_if_missing=self._create,
                 paranoid_checks=True,
                 block_size=_BLOCK_BYTES,
-                bloom_filter_bits=_FILTER_BITS,
+                # No Bloom filters: only `get` asks them, and each `get` that meets two tables, filter or not, makes
+                # LevelDB compact (decision 0026).
                 write_buffer_size=max(self._memory.share("memtable"), _LEAST_BUFFER_BYTES),
                 lru_cache_size=self._memory.share("blocks"),
             )
@@ -441,10 +432,7 @@ class LevelDBEngine:
         if table in BARE_TABLES or table not in cellkeys.TAGS:
             check_not_bare(table)
         prefix = cellkeys.TAGS[table] + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END
-        if table == PAGES and family == CAPTURE_FAMILY:
-            version = self._call(_newest_capture, "reading a row", prefix)
-        else:
-            version = self._call(_newest_version, "reading a row", prefix + column_head(family, qualifier))
+        version = self._call(_newest_version, "reading a row", prefix + column_head(family, qualifier))
         return None if version is None else Cell(family, qualifier, *version)
 
     def value_at(self, table: str, row_key: bytes, family: str, qualifier: bytes, timestamp: int) -> bytes | None:
@@ -488,6 +476,21 @@ class LevelDBEngine:
                 stream.close()
 
         return self._call(work, f"reading qualifiers of {table}")
+
+    def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+        """See `Engine.absent_rows`."""
+        check_table(table)
+        tag = cellkeys.TAGS[table]
+        prefixes = sorted([(tag + key.replace(b"\x00", KEY_ESCAPE) + KEY_END, key) for key in row_keys])
+
+        def work(db: Any) -> set[bytes]:
+            stream = db.raw_iterator(verify_checksums=True)
+            try:
+                return cellkeys.absent_rows(stream, prefixes)
+            finally:
+                stream.close()
+
+        return self._call(work, f"looking for rows of {table}")
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
@@ -547,49 +550,35 @@ class LevelDBEngine:
         """REQUIRES: the write lock."""
         db = self._handle.writable()
         batch = db.write_batch(sync=durability is Durability.SYNC)
-        names = _TABLES, self._family_keys, SetCell, _CAPTURES, _LARGEST_CELL_BYTES
+        names = _TABLES, self._family_keys, SetCell, _LARGEST_CELL_BYTES
         try:
-            newest = docstore_native.put_cells(batch.put, rows, *names)
-            if newest is None:
-                newest = self._fill(db, batch, rows)
-            for key, stamp in newest.items():
-                _put_newest(db, batch, key, stamp)
+            if not docstore_native.put_cells(batch.put, rows, *names):
+                self._fill(db, batch, rows)
         except _FOREIGN_ERRORS as error:
             raise self._translated(error, "reading the keys of a delete") from error
         self._commit(batch, durability)
 
-    def _fill(self, db: Any, batch: Any, rows: Sequence[RowMutations]) -> dict[bytes, bytes | None]:
+    def _fill(self, db: Any, batch: Any, rows: Sequence[RowMutations]) -> None:
         """Fill a batch from rows, in order; bad mutations are refused here, before anything is written.
 
         The way of rows with deletes, and of what may have to be refused; `put_cells` in native code puts all others.
-
-        Returns:
-            As `put_cells`; also None if all captures of a row are deleted, and b"" if its newest one may be.
         """
         written: list[bytes] = []
-        newest: dict[bytes, bytes | None] = {}
         for table, row_key, mutations in rows:
             check_mutations(table, mutations, _LARGEST_CELL_BYTES)
             prefix = cellkeys.row_prefix(table, row_key)
             for mutation in mutations:
                 if not isinstance(mutation, SetCell):
-                    low, high = cellkeys.deleted_range(prefix, mutation, table in BARE_TABLES)
-                    self._fill_delete(db, batch, low, high, written)
-                    if table == PAGES and low < high:
-                        _note_delete(db, newest, prefix, low, high)
+                    deleted = cellkeys.deleted_range(prefix, mutation, table in BARE_TABLES)
+                    self._fill_delete(db, batch, *deleted, written)
                     continue
                 family, qualifier, timestamp, value = mutation
                 key = prefix + qualifier
                 if table not in BARE_TABLES:
                     column = self._family_keys[family] + escape(qualifier)
-                    stamp = encode_timestamp(timestamp)
-                    key = prefix + CELL_KIND + column + stamp
-                    if (table, family) == _CAPTURES:
-                        held = newest.get(prefix + NEWEST_KIND, stamp)
-                        newest[prefix + NEWEST_KIND] = b"" if held is None else min(held, stamp)
+                    key = prefix + CELL_KIND + column + encode_timestamp(timestamp)
                 batch.put(key, value)
                 written.append(key)
-        return newest
 
     def _fill_delete(self, db: Any, batch: Any, low: bytes, high: bytes, written: Iterable[bytes]) -> None:
         """Delete the keys of a range, including keys that the batch itself has `written`."""
@@ -734,49 +723,14 @@ def _newest_version(db: Any, head: bytes) -> tuple[int, bytes] | None:
 
 
 def _value_of(db: Any, key: bytes) -> Any:
-    return db.get(key, verify_checksums=True)
-
-
-def _newest_capture(db: Any, prefix: bytes) -> tuple[int, bytes] | None:
-    """Timestamp and value of the newest capture record of a row, by two look-ups of keys."""
-    stamp = db.get(prefix + NEWEST_KIND, verify_checksums=True)
-    if stamp is None:
-        return None
-    value = db.get(prefix + CAPTURE_COLUMN + stamp, verify_checksums=True)
-    if value is None:  # it is not known, or was deleted just now
-        return _newest_version(db, prefix + CAPTURE_COLUMN)
-    return decode_timestamp(stamp, 0), value
-
-
-def _put_newest(db: Any, batch: Any, key: bytes, stamp: bytes | None) -> None:
-    """Write which capture of a row is its newest, if a batch changes that.
-
-    Args:
-        db, batch: the database, and what is about to be written.
-        key: of the row's KEY_KIND_NEWEST.
-        stamp: inverted time of the newest capture that is put; b"" if the newest is not known, None if all are deleted.
-    """
-    stored = db.get(key, verify_checksums=True) if stamp else None
-    if stamp is None:
-        batch.delete(key)
-    elif stored == b"":
-        version = _newest_version(db, key[: -len(NEWEST_KIND)] + CAPTURE_COLUMN)
-        batch.put(key, stamp if version is None else min(stamp, encode_timestamp(version[0])))
-    elif stored is None or stamp < stored:
-        batch.put(key, stamp)
-
-
-def _note_delete(db: Any, newest: dict[bytes, bytes | None], prefix: bytes, low: bytes, high: bytes) -> None:
-    """Note in `newest` what the delete of a range of keys of a row does to its newest capture."""
-    key, column = prefix + NEWEST_KIND, prefix + CAPTURE_COLUMN
-    if low <= column and cellkeys.range_end(column) <= high:
-        newest[key] = None
-    elif key in newest:
-        newest[key] = b""
-    else:
-        stored = db.get(key, verify_checksums=True)
-        if stored is not None and low <= column + stored < high:
-            newest[key] = b""
+    cursor = db.raw_iterator(verify_checksums=True)
+    try:
+        cursor.seek(key)
+        if not cursor.valid():
+            raise StopIteration
+        return cursor.value() if cursor.key() == key else None
+    finally:
+        cursor.close()
 
 
 def _errno_of(text: str) -> int:

@@ -57,7 +57,7 @@ pub fn check_kernel(analysers: &mut [Analyser; 3], body: &[u8], content_type: &s
         assert!(of_all == samples.len() || of_all > SAMPLE_LIMIT);
         assert!(samples.iter().all(|value| value % SAMPLE_MODULUS == 0 && set.binary_search(value).is_ok()));
         assert!(!main.contains("\n\n") && !main.contains("  ") && main.trim() == main);
-        let source = Source::new(&charset::decode(body, content_type).1);
+        let mut source = Source::new(&charset::decode(body, content_type).1);
         let markdown = source.markdown(&mut buffers, "https://host.example/a/b?c", main).expect("the text is known");
         assert!(markdown.len() <= 100 * (body.len() + 100) && markdown.is_empty() == main.is_empty());
         for line in [&page.declared.title, &page.declared.description, &page.declared.keywords, &page.declared.lang] {

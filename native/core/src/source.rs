@@ -99,15 +99,15 @@ impl Source {
     }
 
     /// The page as Markdown, of the blocks that are its main text; None if no extractor gives this main text.
-    pub fn markdown(&self, buffers: &mut Buffers, url: &str, text: &str) -> Option<String> {
+    pub fn markdown(&mut self, buffers: &mut Buffers, url: &str, text: &str) -> Option<String> {
+        let base = self.base();
         let source = self.text.as_bytes();
         let Buffers { left_out, flow, rule, combined: page } = buffers;
-        let mut tags = self.tags.clone();
-        let read = left_out.read(source, &mut tags);
+        let read = left_out.read(source, &mut self.tags);
         let written = |kept: &[usize], combined: &Combined, noscript: bool| {
             let (page, text) = (&combined.page, std::str::from_utf8(combined.text()).unwrap_or_default());
             let chosen = Chosen { source, tags: read.tags, signs: read.signs, page, text, kept, noscript };
-            markdown(chosen, url, self.base().as_deref())
+            markdown(chosen, url, base.as_deref())
         };
         let (kept, reading) = rule.main(source, read, flow);
         if flow.bytes() == text.as_bytes() {

@@ -4,7 +4,6 @@
 //! may have to be refused, are left to Python, by giving None or false.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
@@ -22,7 +21,6 @@ const TIMESTAMP_MAX: u64 = i64::MAX as u64;
 const FIELDS_MAX_BYTES: usize = 256 << 10;
 /// Tag of a value that is in its cell.
 const INLINE: u8 = 0;
-const NEWEST_KIND: u8 = 2;
 const CELL_KIND: u8 = 3;
 const KEY_ESCAPE: [u8; 2] = [0, 0xff];
 const KEY_END: [u8; 2] = [0, 1];
@@ -251,10 +249,8 @@ fn push_escaped(key: &mut Vec<u8>, raw: &[u8]) {
 
 type LevelDbCell<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// What the names in a cell stand for: tag and only family of each table, bytes of each family; the type of a cell; table
-/// and family of capture records.
+/// What the names in a cell stand for: tag and only family of each table, bytes of each family; the type of a cell.
 struct CellNames<'a, 'py> {
-    captures: &'a Bound<'py, PyTuple>,
     tables: &'a Bound<'py, PyDict>,
     families: &'a Bound<'py, PyDict>,
     set_cell: &'a Bound<'py, PyAny>,
@@ -263,18 +259,11 @@ struct CellNames<'a, 'py> {
 
 impl<'py> CellNames<'_, 'py> {
     /// Add the cells of a row; None if it has anything else, or a cell that may be refused.
-    fn add_row(
-        &self,
-        row: &Bound<'py, PyAny>,
-        cells: &mut Vec<LevelDbCell<'py>>,
-        newest: &mut BTreeMap<Vec<u8>, [u8; 8]>,
-    ) -> Option<()> {
+    fn add_row(&self, row: &Bound<'py, PyAny>, cells: &mut Vec<LevelDbCell<'py>>) -> Option<()> {
         let (table, row_key, mutations) =
             row.extract::<(Bound<'_, PyAny>, Bound<'_, PyBytes>, Bound<'_, PyAny>)>().ok()?;
-        let (tag, only_family) = self.tables.get_item(&table).ok()??.extract::<(u8, Bound<'_, PyAny>)>().ok()?;
+        let (tag, only_family) = self.tables.get_item(table).ok()??.extract::<(u8, Bound<'_, PyAny>)>().ok()?;
         let is_bare = !only_family.is_none();
-        let capture_family = self.captures.get_item(1).ok()?;
-        let has_captures = table.eq(self.captures.get_item(0).ok()?).ok()?;
         let mut key = Vec::with_capacity(row_key.as_bytes().len() + 64);
         key.push(tag);
         push_escaped(&mut key, row_key.as_bytes());
@@ -294,15 +283,9 @@ impl<'py> CellNames<'_, 'py> {
                     return None;
                 }
                 key.push(CELL_KIND);
-                key.extend_from_slice(self.families.get_item(&family).ok()??.cast::<PyBytes>().ok()?.as_bytes());
+                key.extend_from_slice(self.families.get_item(family).ok()??.cast::<PyBytes>().ok()?.as_bytes());
                 push_escaped(&mut key, qualifier.as_bytes());
-                let stamp = TIMESTAMP_MAX.checked_sub(timestamp)?.to_be_bytes();
-                key.extend_from_slice(&stamp);
-                if has_captures && family.eq(&capture_family).ok()? {
-                    let mut head = key[..prefix_bytes].to_vec();
-                    head.push(NEWEST_KIND);
-                    newest.entry(head).and_modify(|held| *held = stamp.min(*held)).or_insert(stamp);
-                }
+                key.extend_from_slice(&TIMESTAMP_MAX.checked_sub(timestamp)?.to_be_bytes());
             }
             cells.push((PyBytes::new(row.py(), &key), value));
         }
@@ -310,9 +293,7 @@ impl<'py> CellNames<'_, 'py> {
     }
 }
 
-/// Put the cells of rows into a batch, in order, as `LevelDBEngine._fill` does; None, and none is put, if that has to.
-///
-/// Returns the inverted time of the newest capture record that is put into each row, by the key that has to have it.
+/// Put the cells of rows into a batch, in order, as `LevelDBEngine._fill` does; false, and none is put, if that has to.
 #[pyfunction]
 fn put_cells<'py>(
     put: &Bound<'py, PyAny>,
@@ -320,24 +301,19 @@ fn put_cells<'py>(
     tables: &Bound<'py, PyDict>,
     families: &Bound<'py, PyDict>,
     set_cell: &Bound<'py, PyAny>,
-    captures: &Bound<'py, PyTuple>,
     largest_bytes: usize,
-) -> PyResult<Option<Bound<'py, PyDict>>> {
-    let names = CellNames { captures, tables, families, set_cell, largest_bytes };
-    let (mut cells, mut newest) = (Vec::new(), BTreeMap::new());
+) -> PyResult<bool> {
+    let names = CellNames { tables, families, set_cell, largest_bytes };
+    let mut cells = Vec::new();
     for row in rows.try_iter()? {
-        if names.add_row(&row?, &mut cells, &mut newest).is_none() {
-            return Ok(None);
+        if names.add_row(&row?, &mut cells).is_none() {
+            return Ok(false);
         }
     }
     for cell in cells {
         put.call1(cell)?;
     }
-    let found = PyDict::new(put.py());
-    for (head, stamp) in newest {
-        found.set_item(PyBytes::new(put.py(), &head), PyBytes::new(put.py(), &stamp))?;
-    }
-    Ok(Some(found))
+    Ok(true)
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,0 +1,75 @@
+"""Which pages of one set of archives are not in another: both are written into one store, whose verdicts decide.
+
+A page of B is in A if the store has named a page of A for it: at another URL by its verdict, at its own URL by what is
+said of the version before.  A verdict may name another page of B, which may be in A or not; then the pages of A that
+are as similar are asked for, so that a chain of similar pages of B does not lead to A.  Simpler than it could be: a
+page of A is not found in this last step if B has a newer version of its URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import groupby
+from typing import Final
+
+from docstore.archives.selection import Selection, captures
+from docstore.model.keys import url_of
+from docstore.model.types import Previous, VerdictKind
+from docstore.reading.documents import Capture
+from docstore.store import DocumentStore
+
+SET_A: Final = "a"
+SET_B: Final = "b"
+"""Labels of crawls."""
+MOST_ASKED: Final = 200
+"""Pages like one, among which a page of A is looked for."""
+
+
+def only_in_b(store: DocumentStore, kinds: Collection[VerdictKind]) -> set[tuple[bytes, int]]:
+    """Row keys and timestamps of the captures of B that are not in A.
+
+    Args:
+        store: into which A, then B were written, under these labels.
+        kinds: verdicts by which a page counts as one of A.
+    """
+    kept: set[tuple[bytes, int]] = set()
+    everything = captures(store, Selection(versions=None), ("dedup", "http"), without_bodies=True)
+    for row_key, of_row in groupby(everything, key=lambda read: read[0].row_key):
+        versions = [(row.url, capture) for row, capture, _ in of_row]
+        of_a = [capture for _, capture in versions if capture.crawl == SET_A]
+        same = {capture.checksum for capture in of_a} if VerdictKind.EXACT in kinds else set()
+        same |= {capture.text_checksum for capture in of_a} if VerdictKind.SAME_TEXT in kinds else set()
+        is_before_in_a = False
+        for url, capture in versions:
+            is_before_in_a = (
+                capture.crawl == SET_A
+                or not same.isdisjoint((capture.checksum, capture.text_checksum))
+                or (is_before_in_a and _is_nearly_as_before(store, capture, kinds))
+                or _is_in_a(store, url, capture, kinds)
+            )
+            if not is_before_in_a:
+                kept.add((row_key, capture.timestamp))
+    return kept
+
+
+def _is_nearly_as_before(store: DocumentStore, capture: Capture, kinds: Collection[VerdictKind]) -> bool:
+    """Whether a capture differs from the one before at most as much as near duplicates do."""
+    verdict = capture.verdict
+    if verdict is None or verdict.previous is not Previous.CHANGED or VerdictKind.NEAR not in kinds:
+        return False
+    return verdict.previous_similarity >= store.schema.near_threshold
+
+
+def _is_in_a(store: DocumentStore, url: str, capture: Capture, kinds: Collection[VerdictKind]) -> bool:
+    verdict = capture.verdict
+    if verdict is None or verdict.kind not in kinds or verdict.of is None:
+        return False
+    if _crawl(store, verdict.of.row_key, verdict.of.timestamp) == SET_A:
+        return True
+    found = store.similar(url, threshold=store.schema.near_threshold, limit=MOST_ASKED)
+    return any(one.kind in kinds and _crawl(store, one.url, one.timestamp) == SET_A for one in found)
+
+
+def _crawl(store: DocumentStore, page: bytes | str, timestamp: int) -> str:
+    document = store.get(page if isinstance(page, str) else url_of(page), at=timestamp, families=("http",))
+    return document.newest.crawl if document is not None and document.timestamp == timestamp else ""

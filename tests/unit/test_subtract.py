@@ -1,0 +1,74 @@
+"""`docstore subtract`: what one set of archives has and another does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli_case import Terminal, article
+
+WORDS = article(1, 300)
+
+
+def line(url: str, words: list[str], **fields: Any) -> str:
+    return json.dumps({"url": url, "html": f"<title>{words[0]}</title><p>{' '.join(words)}</p>", **fields}) + "\n"
+
+
+def changed(words: list[str], place: int) -> list[str]:
+    return [*words[:place], f"other{place}", *words[place + 1 :]]
+
+
+A = "".join(
+    [
+        line("https://a.example/one", WORDS, date="2024-01-01T00:00:00Z"),
+        line("https://a.example/same", article(2), date="2024-01-01T00:00:00Z"),
+        line("https://a.example/edited", article(3), date="2024-01-01T00:00:00Z"),
+    ]
+)
+B_IN_A = {
+    "https://b.example/exact": WORDS,
+    "https://b.example/near": changed(WORDS, 150),
+    "https://b.example/near-of-near": changed(changed(WORDS, 150), 20),
+    "https://a.example/same": article(2),
+}
+B_ALONE = {
+    "https://b.example/new": article(4),
+    "https://b.example/new-copy": article(4),
+    "https://a.example/edited": article(5),
+}
+B = "".join(line(url, words, date="2024-02-01T00:00:00Z") for url, words in {**B_IN_A, **B_ALONE}.items())
+
+
+def urls(path: Path) -> set[str]:
+    return {json.loads(written)["url"] for written in path.read_text().splitlines()}
+
+
+def test_pages_of_b_that_a_has_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal(tmp_path / "none", capsys)
+    (tmp_path / "a.jsonl").write_text(A)
+    (tmp_path / "b.jsonl").write_text(B)
+    names, output = [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], tmp_path / "out.jsonl"
+    words = ("subtract", *names, "--output", str(output), "--threads", "1", "--json")
+    run = terminal.bare(*words, "--format", "jsonl")
+    assert run.code == 0, run.err
+    assert run.object() == {"a": 3, "b": 7, "kept": 3, "output": str(output)}
+    assert urls(output) == B_ALONE.keys()
+    assert terminal.bare(*words, "--format", "jsonl", "--verdict", "exact").code == 0
+    assert urls(output) == {*B_ALONE, "https://b.example/near", "https://b.example/near-of-near"}
+    assert terminal.bare("subtract", *reversed(names), "--output", str(output), "--format", "jsonl").code == 0
+    assert urls(output) == {"https://a.example/edited"}
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl", "out.jsonl"]
+
+
+def test_nothing_left_keeps_the_old_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal(tmp_path / "none", capsys)
+    (tmp_path / "a.jsonl").write_text(A)
+    (tmp_path / "out.warc.gz").write_bytes(b"old")
+    name = str(tmp_path / "a.jsonl")
+    assert terminal.bare("subtract", name, name, "--output", str(tmp_path / "out.warc.gz")).code == 1
+    assert (tmp_path / "out.warc.gz").read_bytes() == b"old"
+    missing = terminal.bare("subtract", name, str(tmp_path / "no"), "--output", str(tmp_path / "o"))
+    assert missing.code == 2 and "no file or folder" in missing.err
