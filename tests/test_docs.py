@@ -25,6 +25,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -119,7 +120,7 @@ def test_what_a_page_shows_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for library in LIBRARIES.get(page.name, ()):
-        pytest.importorskip(library, reason=f"{page.name} needs {library}: pip install 'docstore[test]'")
+        pytest.importorskip(library, reason=f"{page.name} needs {library}: pip install '.[test]'")
     for variable in ("DOCSTORE_STORE", "NO_COLOR"):
         monkeypatch.delenv(variable, raising=False)
     names: dict[str, object] = {"__name__": "__main__"}
@@ -258,6 +259,19 @@ def test_links_of_a_page_lead_somewhere() -> None:
             if not target.exists() or (anchor and anchor not in anchors(target)):
                 broken.append(f"{page.name}: {link}")
     assert broken == []
+
+
+INSTALL = re.compile(r"pip install +'?([\w./-]+)(?:\[([\w,-]+)\])?")
+
+
+def test_install_lines_work_before_a_release() -> None:
+    """They name a checkout or a wheel file, and extras that exist."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = [(page.name, *match) for page in PAGES for match in INSTALL.findall(page.read_text(encoding="utf-8"))]
+    assert len(lines) > 8
+    for page, what, extras in lines:
+        assert what in {".", "FILE.whl"}, (page, what)
+        assert set(filter(None, extras.split(","))) <= set(project["optional-dependencies"]), (page, extras)
 
 
 def test_figures_of_the_readme_stand_in_the_benchmarks() -> None:

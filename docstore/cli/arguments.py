@@ -97,7 +97,7 @@ def add_store(parser: argparse.ArgumentParser, shape: str = "", *, read_only: bo
     declare(
         parser,
         "--store PATH",
-        "directory of the store, hbase://HOST:PORT/NAMESPACE, or http://HOST:PORT of a server "
+        "directory of the store, http://HOST:PORT of a server, or hbase://HOST:PORT/NAMESPACE, which is experimental "
         f"(default: ${STORE_VARIABLE}, else ./{DEFAULT_STORE})",
         default=os.environ.get(STORE_VARIABLE) or DEFAULT_STORE,
     )

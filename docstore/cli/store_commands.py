@@ -473,7 +473,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "with title_mismatch",
     )
     declare(parser, "--threads N", "default: all cores", default=os.cpu_count() or 1)
-    declare(parser, "--engine", "compute in this process (default), or on Spark", ENGINES, "local")
+    declare(parser, "--engine", "compute in this process (default), or on Spark (experimental)", ENGINES, "local")
     declare(parser, "--master URL", "of Spark: spark://HOST:7077 (default: local[*])", default="local[*]")
     declare(parser, "--shared DIR", "folder that Spark workers also see (default: in the store's folder)")
     declare(

@@ -41,8 +41,8 @@ def missing_extra(what: str, extra: str, error: ImportError) -> InvalidArgument:
         error: of the import; it names the library.
     """
     return InvalidArgument(
-        f"{what} needs the extra {extra} of docstore ({error}): run `pip install 'docstore[{extra}]'`, or in a "
-        f"checkout `pip install '.[{extra}]'`"
+        f"{what} needs the extra {extra} of docstore ({error}): run `pip install '.[{extra}]'` in a checkout, or "
+        f"`pip install 'FILE.whl[{extra}]'`"
     )
 
 

@@ -679,7 +679,7 @@ def test_without_pyarrow_a_command_says_what_to_install(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout.endswith("[8, 2]\n"), done.stderr
-    assert done.stderr.count("pip install 'docstore[arrow]'") == 2
+    assert done.stderr.count("pip install '.[arrow]'") == 2
     assert not (tmp_path / "out").exists()
 
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 SENTENCE = (
-    "{what} needs the extra {extra} of docstore ({error}): run `pip install 'docstore[{extra}]'`, or in a checkout "
-    "`pip install '.[{extra}]'`\n"
+    "{what} needs the extra {extra} of docstore ({error}): run `pip install '.[{extra}]'` in a checkout, or "
+    "`pip install 'FILE.whl[{extra}]'`\n"
 )
 
 
