@@ -1,4 +1,4 @@
-"""One word for each thing: options, parameters, fields of JSON and messages of the server agree with docs/names.md."""
+"""One word for each thing: options, parameters, fields of JSON and messages of the server agree with tests/golden/names.md."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from docstore.store import DocumentStore, open_store
 from docstore.sweep.job import SweepOptions, SweepReport
 from docstore.sweep.reindex import ReindexReport
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "names.md"
+PAGE = Path(__file__).resolve().parent / "golden" / "names.md"
 WORDS = re.compile(r"`([a-z_]+)`")
 RECORDS = (
     *(CopyReport, ExportReport, Selection, IngestOptions, IngestReport, SweepOptions, SweepReport),

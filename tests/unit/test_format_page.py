@@ -52,7 +52,7 @@ def blocks() -> list[bytes]:
     found = []
     for block in re.findall(r"```\n(.*?)```", PAGE, re.DOTALL):
         lines = [re.split(r"(?<=\S)\s{2,}", line.strip())[0] for line in block.splitlines()]
-        if all(re.fullmatch(r"[0-9a-f]{2}( [0-9a-f]{2})*", line) for line in lines):
+        if all(re.fullmatch(r"([0-9a-f]{2}| )+", line) for line in lines):
             found.append(bytes.fromhex("".join(lines)))
     return found
 
@@ -98,5 +98,10 @@ def test_numbers_in_the_tables_are_those_of_the_code() -> None:
         value = getattr(disk, name)
         if not isinstance(value, dict):
             assert (bytes((value,)) if isinstance(value, int) else value) == bytes.fromhex(hexadecimal), name
+    assert f'"docstore format {disk.FORMAT_VERSION}\\n"' in PAGE
+    versions = re.findall(r"`([A-Z_]*FORMAT_VERSION)` (\d+)", PAGE)
+    assert len(versions) == 6
+    for name, number in versions:
+        assert getattr(disk, name) == int(number), name
     for number, (family, qualifier) in RECORD_COLUMNS.items():
         assert f"{number} `{family}:{qualifier.decode()}`" in PAGE
