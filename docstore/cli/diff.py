@@ -133,6 +133,7 @@ def _print_measures(args: argparse.Namespace, first: Document, second: Document,
         output.styled_line([f"{mark} {output.shown_url(page.url)} as of {output.iso(page.timestamp)}"], 2)
     fingerprints = f"p = {measured.modulus}: {measured.first_fingerprints} and {measured.second_fingerprints}, "
     bits = "" if measured.simhash_bits is None else f"  ({measured.simhash_bits} of {BITS} bits differ)"
+    top = f"  ({TOP_WORDS_NGRAM}-grams of the {TOP_WORDS} most frequent words; near from {TOP_WORDS_OVERLAP:g})"
     output.table(
         [
             ("checksum", _equality(measured.same_checksum)),
@@ -148,8 +149,7 @@ def _print_measures(args: argparse.Namespace, first: Document, second: Document,
             ),
             (
                 "top words, overlap",
-                f"{_share(measured.top_words_overlap)}  ({'near' if measured.top_words_near else 'not near'}: "
-                f"{TOP_WORDS_NGRAM}-grams of the {TOP_WORDS} most frequent words, from {TOP_WORDS_OVERLAP:g})",
+                _share(measured.top_words_overlap) + top,
             ),
         ]
     )

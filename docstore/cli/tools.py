@@ -193,7 +193,7 @@ def run_fingerprint(args: argparse.Namespace) -> int:
         args.bits,
         args.shingle_words,
         args.mod,
-        frozenset(lessons.words(args.stop)),
+        args.stop,
         lessons.read_hashes(hashes, args.bits),
         tuple(lessons.Permutation(*each) for each in args.permutation) or lessons.default_permutations(args.sketch),
         args.adler_modulus,

@@ -63,7 +63,7 @@ class Lesson(NamedTuple):
         bits: of the hash of a word, and of the simhash; 1 to 64.
         shingle_words: words in an n-gram.
         modulus: n-grams whose hash is 0 modulo this number are chosen.
-        stop: words that do not count in the simhash.
+        stop: text of the words that do not count in the simhash.
         hashes: hashes by word and by n-gram, in place of MurmurHash3.
         permutations: one for each minimum of the sketch.
         adler_modulus: of both sums of Adler-32.
@@ -72,7 +72,7 @@ class Lesson(NamedTuple):
     bits: int = 8
     shingle_words: int = 3
     modulus: int = 4
-    stop: frozenset[str] = frozenset()
+    stop: str = ""
     hashes: Mapping[str, int] = {}
     permutations: tuple[Permutation, ...] = default_permutations(200)
     adler_modulus: int = ADLER_MODULUS
@@ -106,7 +106,8 @@ def fingerprint(body: bytes, lesson: Lesson) -> dict[str, Any]:
     """All fingerprints of a text in UTF-8 with the steps that lead to them; the fields are those of `--json`."""
     text = body.decode("utf-8", "replace")
     read = words(text)
-    weights = Counter(word for word in read if word not in lesson.stop)
+    stop = set(words(lesson.stop))
+    weights = Counter(word for word in read if word not in stop)
     hashes = {word: lesson.hash_of(word, lesson.bits) for word in weights}
     vector = [
         sum(weight if hashes[word] >> bit & 1 else -weight for word, weight in weights.items())
@@ -127,7 +128,9 @@ def fingerprint(body: bytes, lesson: Lesson) -> dict[str, Any]:
         "ngrams": [{"ngram": ngram, "hash": by_ngram[ngram]} for ngram in ngrams],
         "chosen": [by_ngram[ngram] for ngram in ngrams if by_ngram[ngram] % lesson.modulus == 0],
         "shingles": list(by_ngram),
-        "sketch": [min(map(order, by_ngram.values())) for order in lesson.permutations] if by_ngram else [],
+        "sketch": [min(order(value) for value in by_ngram.values()) for order in lesson.permutations]
+        if by_ngram
+        else [],
         "bytes": body.hex(" ").upper(),
         "adler_sums": adler_sums(body, lesson.adler_modulus),
         "checksums": {name: algorithm.digest(body).hex() for name, algorithm in ALGORITHMS.items()},
