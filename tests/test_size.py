@@ -2,12 +2,15 @@
 
 They are lowered; a change that needs more room for a feature says by how much.  `make size` prints the figures.
 
-Aims: 39,000 lines of code, 185 files, 430 classes, 20 calls of `import_module`, 14,500 lines of Rust and 8,300 of
-tools, at .98 of the speed of a write or more, and with the same verdicts.  They were 42,223 lines of code, 203 files,
-465 classes, 130 calls, 12,877 lines of Rust and 9,192 of tools.
+Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `import_module`, 14,500 lines of Rust and
+8,300 of tools.  Later issues may add to them, and have done so far, about:
 
-Of "right answers", which may take 900 lines of code, 6 files, 10 classes and 900 lines of Rust, some 700 lines
-and 1,220 of Rust are in these figures; 70 lines of tools/ are the recorder of verdicts.
+| issue | lines of code | lines of Rust | files | tools |
+|---|---|---|---|---|
+| right answers | 700 of 900 | 1,220 of 900 | 0 of 6 | 0 |
+| the redesign (judges, index in native code) | fewer by 390 | 579 | fewer by 1 | 70 |
+| scale (memory as a setting, the generator) | 150 of 800 | 0 | 0 | 240 |
+| users (Markdown, quality, subtract, lectures) | 770 of 1,900 | 1,520 of 1,200 | 4 | 204 |
 """
 
 from __future__ import annotations
@@ -19,20 +22,20 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 39_490,
-    "lines of code of the core": 28_345,
-    "files of docstore/": 182,
+    "lines of code of docstore/": 40_125,
+    "lines of code of the core": 28_795,
+    "files of docstore/": 186,
     "classes": 429,
-    "record types": 209,
+    "record types": 211,
     "calls of import_module": 5,
-    "files of a put": 37,
-    "classes of a put": 48,
-    "functions of a put": 229,
+    "files of a put": 36,
+    "classes of a put": 49,
+    "functions of a put": 230,
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 2,
-    "lines of Rust": 15_450,
-    "lines of tools/": 8_370,
+    "lines of Rust": 17_610,
+    "lines of tools/": 8_815,
 }
 
 

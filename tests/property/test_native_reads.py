@@ -213,7 +213,7 @@ def test_values_are_decoded_as_by_the_reference(
         *({}, {"dictionary": Dictionary(before)}, {"bases": [Base(name, before, b"", PagePointer(0, b""))]}, {}),
         {"body": before},
     ]
-    encoded = codec.choose(MAIN, raw, **ways[how])[0]
+    encoded = codec.choose(MAIN, raw, **ways[how])
     if encoded.codec == CODEC_ZSTD_BODY:  # a text, after a body whose record takes 77 bytes
         name = (77).to_bytes(4, "little")
         encoded = encoded._replace(related=name)
@@ -250,7 +250,7 @@ def test_content_that_begins_as_a_trained_dictionary_is_taken_as_content() -> No
     before = b"\x37\xa4\x30\xec" + bytes(range(256)) * 20
     codec = ValueCodec()
     raw = before[100:3000]
-    encoded, _ = codec.choose(BODY, raw, [Base(value_name(before), before, b"", PagePointer(0, b""))])
+    encoded = codec.choose(BODY, raw, [Base(value_name(before), before, b"", PagePointer(0, b""))])
     record = Record(RECORD_VALUE, b"r", "page", b"body", 0, *encoded[:2], len(raw), encoded.payload)
     assert encoded.codec == CODEC_ZSTD_DELTA
     assert codec.decode(record, lambda _: before) == raw

@@ -152,7 +152,7 @@ def test_the_same_texts_are_proposed_in_the_same_order(seed: int, bands: int, fi
     runs = rng.integers(0, 1 << 60, 3 * len(samples), np.uint64)
     pool = np.concatenate([band_keys, samples[:20], runs[:20], np.arange(9, dtype=np.uint64)])
     posted = [
-        (int(text), rng.choice(pool, rng.integers(0, min(len(pool), 60)), replace=False))
+        (int(text) + 1, rng.choice(pool, rng.integers(0, min(len(pool), 60)), replace=False))  # 0 is a removed text
         for text in rng.choice(1 << 48 if seed % 2 else 400, texts, replace=False)
     ]
     own = posted[0][0] if posted and seed % 3 else 7
