@@ -1,4 +1,4 @@
-"""One word for each thing: options, parameters, fields of JSON and messages of the server agree with tests/golden/names.md."""
+"""One word for each thing: options, parameters and fields agree with tests/golden/names.md."""
 
 from __future__ import annotations
 

@@ -565,7 +565,7 @@ def test_without_the_library_the_error_says_what_to_install(
     for name in ("docstore.search.index", "docstore.search.query"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "tantivy", None)
-    with pytest.raises(InvalidArgument, match=r"pip install 'docstore\[search\]'"):
+    with pytest.raises(InvalidArgument, match=r"pip install '\.\[search\]'"):
         store.search("anything")
 
 
