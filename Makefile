@@ -6,6 +6,7 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14 /usr/bin/python3
 PROCESSORS ?= $(shell uname -m)
 STAMP := $(VENV)/.installed
 SAYING := sh tools/saying.sh
+WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) \* 3 / 2)  # a third of the time tests wait for a process or a disk
 
 unexport PYTHONDONTWRITEBYTECODE  # else each process that a test starts compiles the package again
 
@@ -34,10 +35,10 @@ demo: $(VENV)/.demo  ## set up, ingest the sample crawl, look around
 	sh tools/demo.sh $(BIN)/docstore
 
 test: $(STAMP)  ## set up, run the tests
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" --durations=30 --durations-min=3
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" --durations=30 --durations-min=3
 
 test-all: $(STAMP) native-test  ## set up, run every test, the slow ones too
-	DOCSTORE_EXAMPLES=all $(BIN)/python -m pytest -q -n auto --dist worksteal --durations=30 --durations-min=3
+	DOCSTORE_EXAMPLES=all $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations=30 --durations-min=3
 
 crash-states: $(STAMP)  ## what a crash may leave, of every protocol on disk: 10,000 states, 20 minutes (SEED=0)
 	$(BIN)/python -m tests.crash.states --states 10000 --seed $(or $(SEED),0)
