@@ -473,6 +473,7 @@ def write_parquet(
     selection: Selection,
     *,
     layout: str = "full",
+    columns: Sequence[str] | None = None,
     keep: Callable[[bytes, int], bool] | None = None,
     on_progress: Callable[[ExportReport], None] | None = None,
 ) -> ExportReport:
@@ -480,12 +481,12 @@ def write_parquet(
 
     Args:
         stream: need not be seekable.
-        layout: one of LAYOUTS.
+        layout, columns: one of LAYOUTS; or names of columns of `full`, None for all of the layout.
         keep: as in `export`.
         on_progress: called after each batch with the report so far.
     """
-    columns = LAYOUTS[layout]
-    schema = _schema(columns, {"docstore.layout": layout, "docstore.version": __version__})
+    chosen = LAYOUTS[layout] if columns is None else _chosen(columns)
+    schema = _schema(chosen, {"docstore.layout": layout, "docstore.version": __version__})
     report = ExportReport()
     with (
         store.unreadable.collecting() as unreadable,
@@ -493,12 +494,12 @@ def write_parquet(
             stream,
             schema,
             compression="zstd",
-            use_dictionary=[path.format(one.name) for one in columns for path in _DICTIONARIES.get(one.kind, ())],
+            use_dictionary=[path.format(one.name) for one in chosen for path in _DICTIONARIES.get(one.kind, ())],
             write_page_checksum=True,
         ) as writer,
     ):
         group: list[pa.RecordBatch] = []
-        for batch in _batches(store, columns, selection, keep, report):
+        for batch in _batches(store, chosen, selection, keep, report):
             group.append(batch)
             del batch
             if sum(one.nbytes for one in group) >= ROW_GROUP_BYTES:

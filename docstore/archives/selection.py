@@ -9,7 +9,7 @@ import json
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -92,6 +92,7 @@ class Selection:
         verdicts: only captures with one of these verdicts, such as ("exact", "near"); () selects all.
         where: conditions on notes, such as ("quality.words >= 200",): note, field, one of < <= = != >= >, and a JSON
             value.  A capture without the note or the field does not fulfil its condition.
+        collapse: of each cluster of the last sweep only one selected capture: the canonical one, else the oldest.
         drop_repeated_lines: leave out of a text the lines that a selected capture before it, of the same host, has.
     """
 
@@ -107,6 +108,7 @@ class Selection:
     verdicts: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
     drop_repeated_lines: bool = False
+    collapse: bool = False
 
     def __post_init__(self) -> None:
         for name in ("since", "until"):
@@ -283,6 +285,14 @@ def captures(
         rows = _with_cells(rows, _where(store, selection.where, prefix=selection.prefix, host=selection.host))
     if keep is not None:
         rows = _with_cells(rows, keep)
+    if selection.collapse:
+        from docstore.sweep.clusters import Survivors  # imports numpy, which a plain export does not need
+
+        survivors = Survivors(store)
+        candidates = replace(selection, collapse=False, drop_repeated_lines=False)
+        for row, taken, _ in captures(store, candidates, ("dedup",), keep, without_bodies=without_bodies):
+            survivors.add(row.row_key, taken.timestamp)
+        rows = _with_cells(rows, survivors.keeps)
     first_lines = _first_lines() if selection.drop_repeated_lines else None
     last = b""
     for row, taken in _read(store, rows, selection.until, tuple(sorted(wanted))):

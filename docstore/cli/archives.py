@@ -7,6 +7,7 @@ import json
 import sys
 import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -34,8 +35,6 @@ from docstore.store import DocumentStore, open_store
 
 if TYPE_CHECKING:
     from docstore.attach import Store
-    from docstore.sweep.clusters import Survivors
-
 # --- docstore ingest
 
 
@@ -217,6 +216,9 @@ def run_export(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"a {args.format} file is binary and stdout is a terminal; name a file with --output")
     if args.format == PARQUET:
         from docstore.archives import arrow  # imported before a file is made: pyarrow may be missing
+    if args.columns and (args.format != PARQUET or args.layout not in (None, "full")):
+        raise InvalidArgument("--columns chooses columns of --format parquet with the layout full")
+    columns = args.columns.split(",") if args.columns else None
     if args.dropped and not args.collapse:
         raise InvalidArgument("--dropped lists what --collapse leaves out; add --collapse")
     written = [Path(name).resolve() for name in (args.output, args.cdxj, args.dropped) if name and name != "-"]
@@ -241,14 +243,17 @@ def run_export(args: argparse.Namespace) -> int:
             crawl=args.crawl or "",
             verdicts=tuple(args.verdict),
             where=_conditions(args),
+            collapse=args.collapse,
             drop_repeated_lines=args.drop_repeated_lines,
         )
-        survivors = _survivors(store, selection, args.dropped) if args.collapse else None
-        keep = None if survivors is None else survivors.keeps
+        if args.dropped:
+            _write_dropped(store, replace(selection, collapse=False), Path(args.dropped))
         on_progress = (lambda done: show(done.captures)) if show else None
         if args.format == PARQUET:
             layout = "markdown" if args.markdown else args.layout or "full"
-            report = arrow.write_parquet(store, stream, selection, layout=layout, keep=keep, on_progress=on_progress)
+            report = arrow.write_parquet(
+                store, stream, selection, layout=layout, columns=columns, on_progress=on_progress
+            )
         else:
             writer = WRITERS[args.format](stream, args.body)
             if args.markdown:
@@ -264,7 +269,6 @@ def run_export(args: argparse.Namespace) -> int:
                 writer,
                 selection,
                 texts=args.format in ("jsonl", "wacz"),
-                keep=keep,
                 keep_encoded=args.keep_encoded,
                 on_progress=on_progress,
             )
@@ -290,20 +294,18 @@ def _conditions(args: argparse.Namespace) -> tuple[str, ...]:
     return (*args.where, *QUALITY_PRESETS.get(args.quality, ()))
 
 
-def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survivors:
-    """Decide which of the selected pages stay; list the others in the file `dropped`, if it is named."""
+def _write_dropped(store: Store, selection: Selection, file: Path) -> None:
+    """List the selected pages that a collapsed export leaves out: URL, that of the page that stays, similarity."""
     from docstore.sweep.clusters import Survivors  # imports numpy, which a plain export does not need
 
     survivors = Survivors(store)
     for row_key, timestamp in selected(store, selection):
         survivors.add(row_key, timestamp)
-    if dropped:
-        with arguments.replaced(Path(dropped)) as stream:
-            for row_key, timestamp in selected(store, selection):
-                if (dropped_page := survivors.dropped(row_key, timestamp)) is not None:
-                    line = "{}\t{}\t{:.6f}\n".format(*dropped_page)
-                    stream.write(line.encode("utf-8", "surrogateescape"))
-    return survivors
+    with arguments.replaced(file) as stream:
+        for row_key, timestamp in selected(store, selection):
+            if (dropped_page := survivors.dropped(row_key, timestamp)) is not None:
+                line = "{}\t{}\t{:.6f}\n".format(*dropped_page)
+                stream.write(line.encode("utf-8", "surrogateescape"))
 
 
 # --- docstore subtract

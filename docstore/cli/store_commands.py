@@ -334,6 +334,7 @@ docstore export --format jsonl --status 200 --lang en --min-words 50 > pages.jso
 docstore export --collapse --status 200 --min-words 50 --dropped dropped.tsv --output unique.warc.gz
 docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may.warc.gz --json
 docstore export --format parquet --versions all --output all.parquet
+docstore export --format parquet --columns url,title,verdict --collapse --output pages.parquet
 docstore export --format parquet --layout fineweb --verdict new --output text.parquet
 docstore export --format jsonl --quality fineweb --where 'lang.lang = en' --drop-repeated-lines > text.jsonl
 """
@@ -342,6 +343,7 @@ docstore export --format jsonl --quality fineweb --where 'lang.lang = en' --drop
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--format", "what to write (default: warc)", FORMATS, "warc")
     declare(parser, "--layout", "columns of --format parquet (default: full)", LAYOUTS)
+    declare(parser, "--columns LIST", "columns of --layout full to write, such as url,title,text (default: all)")
     declare(parser, "--output FILE", "output file; replaced when everything is written (default: stdout)", default="-")
     arguments.add_range(parser)
     declare(parser, "--status N", "only captures with this HTTP status", arguments.status)

@@ -702,12 +702,17 @@ def test_unique_leaves_copies_out(store: docstore.DocumentStore, tmp_path: Path,
     for name in "ab":
         store.put_page(f"https://{name}.example/", html("One", article(1)), headers=HTML, fetched_at=T0)
     sweep(store, SweepOptions())
+    for selection, left in ((Selection(collapse=True), "a"), (Selection(collapse=True, host="b.example"), "b")):
+        assert store.to_arrow(["url"], selection).read_all().to_pydict() == {"url": [f"https://{left}.example/"]}
     store.close()
     file = str(tmp_path / "unique")
     run = terminal.on(tmp_path / "store")
-    answer = run("export", "--format", "parquet", "--collapse", "--output", file, "--json")
-    urls = pq.read_table(file, columns=["url"]).column("url").to_pylist()
-    assert (answer.object()["captures"], urls) == (1, ["https://a.example/"])
+    columns = ("--columns", "url,title")
+    answer = run("export", "--format", "parquet", "--collapse", "--output", file, "--json", *columns)
+    written = pq.read_table(file).to_pydict()
+    assert (answer.object()["captures"], written) == (1, {"url": ["https://a.example/"], "title": ["One"]})
+    assert run("export", "--format", "parquet", "--columns", "url,wrong", "--output", file).code == 2
+    assert run("export", "--format", "jsonl", *columns).code == 2
 
 
 # --- WET
