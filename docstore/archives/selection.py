@@ -60,7 +60,7 @@ class NoteCondition(NamedTuple):
             )
         try:
             value = json.loads(parts[4])
-        except ValueError:
+        except (ValueError, RecursionError):
             value = parts[4]
         return cls(parts[1], parts[2], parts[3], value)
 
@@ -296,9 +296,9 @@ def captures(
     first_lines = _first_lines() if selection.drop_repeated_lines else None
     last = b""
     for row, taken in _read(store, rows, selection.until, tuple(sorted(wanted))):
-        if first_lines is not None and taken.text:
-            taken = taken._replace(text=first_lines(row.row_key, taken.text))
         if (without_bodies or _has_body(taken, wanted)) and _selected(selection, taken):
+            if first_lines is not None and taken.text:  # of what is exported
+                taken = taken._replace(text=first_lines(row.row_key, taken.text))
             yield row, taken, visit_headers(store, row, taken) if row.row_key == last else None
             last = row.row_key
 

@@ -39,6 +39,7 @@ def only_in_b(store: DocumentStore, kinds: Collection[VerdictKind]) -> set[tuple
         of_a = [capture for _, capture in versions if capture.crawl == SET_A]
         same = {capture.checksum for capture in of_a} if VerdictKind.EXACT in kinds else set()
         same |= {capture.text_checksum for capture in of_a} if VerdictKind.SAME_TEXT in kinds else set()
+        same -= {b"", None}  # of pages without words
         is_before_in_a = False
         for url, capture in versions:
             is_before_in_a = (

@@ -24,6 +24,7 @@ DEFAULT_BYTES = 512 * MB, 64 * MB
 FIXED_BYTES = 64 * MB, 16 * MB
 """Of code, and of pages in flight, however much the caches may hold."""
 LEAST_BYTES = 96 * MB, 32 * MB
+MOST_BYTES = 1 << 50
 SHARES: dict[str, tuple[float, float]] = {
     "blocks": (56, 14),
     "memtable": (32, 0),
@@ -55,9 +56,10 @@ def parse_memory(text: str | int) -> int:
     """
     matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(text).strip())
     unit = _UNITS.get(matched[2].upper()) if matched else None
-    if not matched or not unit:
+    size = float(matched[1]) * unit if matched and unit else 0
+    if not matched or not unit or size > MOST_BYTES:
         raise InvalidArgument(f"memory is a size such as 512MB or 2GB, not {text!r:.100}")
-    return round(float(matched[1]) * unit)
+    return round(size)
 
 
 class Memory:

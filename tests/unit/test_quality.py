@@ -127,3 +127,12 @@ def test_repeated_lines_of_a_host_are_exported_once(tmp_path: Path) -> None:
         "https://a.example/two": "This line is of two alone.",
         "https://b.example/one": "Sign up for the letter of this site today.\nThis line is of one alone.",
     }
+
+
+def test_lines_of_a_page_that_is_not_selected_stay(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        for name, status in (("a", 404), ("b", 200)):
+            body = b"Sign up for the letter of this site today."
+            store.put_page(f"https://a.example/{name}", body, headers={"Content-Type": "text/plain"}, status=status)
+        texts = [page.text for page in pages(store, Selection(status=200, drop_repeated_lines=True))]
+    assert texts == ["Sign up for the letter of this site today."]

@@ -72,3 +72,12 @@ def test_nothing_left_keeps_the_old_output(tmp_path: Path, capsys: pytest.Captur
     assert (tmp_path / "out.warc.gz").read_bytes() == b"old"
     missing = terminal.bare("subtract", name, str(tmp_path / "no"), "--output", str(tmp_path / "o"))
     assert missing.code == 2 and "no file or folder" in missing.err
+
+
+def test_pages_without_words_are_not_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, number in (("a", 1), ("b", 2)):
+        page = {"url": "https://a.example/i", "html": f"<img src={number}>", "date": f"2024-0{number}-01T00:00:00Z"}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(page) + "\n")
+    names, output = [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], tmp_path / "out.jsonl"
+    run = Terminal(tmp_path / "none", capsys).bare("subtract", *names, "--output", str(output), "--format", "jsonl")
+    assert run.code == 0 and urls(output) == {"https://a.example/i"}
