@@ -1,20 +1,24 @@
 """Which pages of one set of archives are not in another: both are written into one store, whose verdicts decide.
 
-A page of B is in A if the store has named a page of A for it: at another URL by its verdict, at its own URL by what is
-said of the version before.  A verdict may name another page of B, which may be in A or not; then the pages of A that
-are as similar are asked for, so that a chain of similar pages of B does not lead to A.  Simpler than it could be: a
-page of A is not found in this last step if B has a newer version of its URL.
+A page of B is in A if the store has named a page of A for it, at another URL; with the versions of A at its own URL it
+is compared, whichever is older.  A verdict may name another page of B, which may be in A or not; then the pages of A
+that are as similar are asked for, so that a chain of similar pages of B does not lead to A.  Simpler than it could be:
+a page of A is not found in this last step if B has a newer version of its URL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import groupby
 from typing import Final
 
 from docstore.archives.selection import Selection, captures
+from docstore.compiled import docstore_native
+from docstore.dedup.detector import jaccard
+from docstore.dedup.kernel import Kernel
 from docstore.model.keys import url_of
-from docstore.model.types import Previous, VerdictKind
+from docstore.model.sets import Keys
+from docstore.model.types import VerdictKind
 from docstore.reading.documents import Capture
 from docstore.store import DocumentStore
 
@@ -32,6 +36,8 @@ def only_in_b(store: DocumentStore, kinds: Collection[VerdictKind]) -> set[tuple
         store: into which A, then B were written, under these labels.
         kinds: verdicts by which a page counts as one of A.
     """
+    schema = store.schema
+    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
     kept: set[tuple[bytes, int]] = set()
     everything = captures(store, Selection(versions=None), ("dedup", "http"), without_bodies=True)
     for row_key, of_row in groupby(everything, key=lambda read: read[0].row_key):
@@ -40,25 +46,31 @@ def only_in_b(store: DocumentStore, kinds: Collection[VerdictKind]) -> set[tuple
         same = {capture.checksum for capture in of_a} if VerdictKind.EXACT in kinds else set()
         same |= {capture.text_checksum for capture in of_a} if VerdictKind.SAME_TEXT in kinds else set()
         same -= {b"", None}  # of pages without words
-        is_before_in_a = False
+        near: list[Keys] = []
+        if VerdictKind.NEAR in kinds and len(of_a) < len(versions):
+            near = [shingles for one in of_a if len(shingles := _shingles(store, kernel, versions[0][0], one))]
         for url, capture in versions:
-            is_before_in_a = (
+            is_in_a = (
                 capture.crawl == SET_A
                 or not same.isdisjoint((capture.checksum, capture.text_checksum))
-                or (is_before_in_a and _is_nearly_as_before(store, capture, kinds))
+                or (bool(near) and _is_near(store, near, _shingles(store, kernel, url, capture)))
                 or _is_in_a(store, url, capture, kinds)
             )
-            if not is_before_in_a:
+            if not is_in_a:
                 kept.add((row_key, capture.timestamp))
     return kept
 
 
-def _is_nearly_as_before(store: DocumentStore, capture: Capture, kinds: Collection[VerdictKind]) -> bool:
-    """Whether a capture differs from the one before at most as much as near duplicates do."""
-    verdict = capture.verdict
-    if verdict is None or verdict.previous is not Previous.CHANGED or VerdictKind.NEAR not in kinds:
-        return False
-    return verdict.previous_similarity >= store.schema.near_threshold
+def _shingles(store: DocumentStore, kernel: Kernel, url: str, capture: Capture) -> Keys:
+    document = store.get(url, at=capture.timestamp, families=("text",))
+    is_it = document is not None and document.timestamp == capture.timestamp
+    return kernel.shingles((document.text or "") if document is not None and is_it else "")
+
+
+def _is_near(store: DocumentStore, of_a: Iterable[Keys], shingles: Keys) -> bool:
+    """Whether a text of A differs at most as much as near duplicates do."""
+    threshold = store.schema.near_threshold
+    return any(jaccard(docstore_native.overlap(one, shingles), len(one), len(shingles)) >= threshold for one in of_a)
 
 
 def _is_in_a(store: DocumentStore, url: str, capture: Capture, kinds: Collection[VerdictKind]) -> bool:

@@ -81,3 +81,19 @@ def test_pages_without_words_are_not_one_page(tmp_path: Path, capsys: pytest.Cap
     names, output = [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], tmp_path / "out.jsonl"
     run = Terminal(tmp_path / "none", capsys).bare("subtract", *names, "--output", str(output), "--format", "jsonl")
     assert run.code == 0 and urls(output) == {"https://a.example/i"}
+
+
+def test_versions_of_one_url_are_compared_with_those_of_a(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drifted, pages = WORDS, []
+    for day in range(1, 21):
+        for place in range(6 * day - 6, 6 * day):
+            drifted = changed(drifted, place)
+        pages.append(line("https://a.example/one", drifted, date=f"2024-02-{day:02}T00:00:00Z"))
+    older = line("https://a.example/one", changed(WORDS, 150), date="2023-01-01T00:00:00Z")
+    (tmp_path / "a.jsonl").write_text(A)
+    (tmp_path / "b.jsonl").write_text(older + "".join(pages))
+    names, output = [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], tmp_path / "out.jsonl"
+    run = Terminal(tmp_path / "none", capsys).bare("subtract", *names, "--output", str(output), "--format", "jsonl")
+    kept = [json.loads(written)["timestamp"] for written in output.read_text().splitlines()]
+    assert run.code == 0 and "2023-01-01T00:00:00Z" not in kept and "2024-02-01T00:00:00Z" not in kept
+    assert kept[-1] == "2024-02-20T00:00:00Z"
