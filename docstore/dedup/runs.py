@@ -287,7 +287,7 @@ class RunIndex(TextIndex):
         """See `TextIndex`: those of the runs, then those that are in no run yet."""
         with self._lock:
             self._take_unknown()
-            return np.concatenate([_texts_of(self._runs), np.frombuffer(self._runs.recent_texts(), np.uint64)])
+            return np.concatenate([_texts_of(self._runs.runs), np.frombuffer(self._runs.recent_texts(), np.uint64)])
 
     # --- writing
 
@@ -358,7 +358,7 @@ class RunIndex(TextIndex):
             self._rebuild_after(error)
             return
         if self._writes_since_failure:
-            self._recover(texts)
+            self._recover(texts, rebuilds=True)
         else:
             self._trim()
 
@@ -399,15 +399,20 @@ class RunIndex(TextIndex):
         for parts in runs.merge():
             storage.merge(Span(*parts.span), parts, parts.size_bytes)
 
-    def _rebuild_after(self, error: CorruptionError) -> None:
+    def _rebuild_after(self, error: DocstoreError) -> None:
         _LOG.warning("the detector's index is rebuilt from the stored pages: %s", error)
         try:
             self.rebuild()
         except DocstoreError:
             self._writes_since_failure = max(self._writes_since_failure, 1)
 
-    def _recover(self, texts: int) -> None:
-        """After a failure open the files again from time to time; the log has what they lack."""
+    def _recover(self, texts: int, *, rebuilds: bool = False) -> None:
+        """After a failure open the files again from time to time; the log has what they lack.
+
+        Args:
+            texts: posted since the last call.
+            rebuilds: nobody else writes, so the runs are rebuilt if files are missing or damaged.
+        """
         self._writes_since_failure += texts
         if self._writes_since_failure <= _RETRY_TEXTS:
             return
@@ -415,8 +420,10 @@ class RunIndex(TextIndex):
             self._storage.close()
             self._storage = RunFiles(self._folder, self._files)
             self._open()
-        except DocstoreError:
+        except DocstoreError as error:
             self._writes_since_failure = 1
+            if rebuilds and isinstance(error, CorruptionError | UnsupportedFormat):
+                self._rebuild_after(error)
 
     def _trim(self) -> None:
         """Delete rows of the log whose groups are in durable runs by the newest row."""
@@ -441,8 +448,10 @@ class RunIndex(TextIndex):
 
     def prune(self, live: Keys) -> int:
         """See `TextIndex`: the runs are rewritten in the background once a quarter of their texts is gone."""
-        runs, storage = self._runs, self._storage
-        stored = _texts_of(runs)
+        with self._lock:  # a writer that adds to the runs lets go of the GIL
+            runs, storage = self._runs, self._storage
+            parts, before = runs.runs, runs.dropped
+        stored = _texts_of(parts)
         gone = int(np.isin(stored, live, invert=True).sum())
         with self._lock:
             if self._writes_since_failure:
@@ -452,7 +461,6 @@ class RunIndex(TextIndex):
                 return 0
             self._pruning.live = np.union1d(live, np.array(sorted(self._pruning.kept), np.uint64))
             runs.prune(self._pruning.live)
-        before = runs.dropped
         try:
             while self._is_pruning(runs):
                 storage.finish_merges()
@@ -461,7 +469,8 @@ class RunIndex(TextIndex):
                 if self._runs is runs:  # open the runs again: some on disk lack texts that those in memory have
                     _LOG.warning("the detector's index in %s keeps postings of removed texts: %s", self._folder, error)
                     self._recover(_RETRY_TEXTS + 1)
-        return runs.dropped - before
+        with self._lock:
+            return runs.dropped - before
 
     def _is_pruning(self, runs: docstore_native.Runs) -> bool:
         """Adopt finished rewrites and begin the next ones; whether there is more to wait for."""
@@ -490,9 +499,9 @@ class RunIndex(TextIndex):
             self._storage.close()
 
 
-def _texts_of(runs: docstore_native.Runs) -> Keys:
+def _texts_of(runs: Iterable[docstore_native.Run]) -> Keys:
     """Numbers of all texts in runs, (n,) uint64; a text that was posted twice is there twice.  Any thread."""
-    parts = [np.frombuffer(run.text_numbers(), np.uint64) for run in runs.runs]
+    parts = [np.frombuffer(run.text_numbers(), np.uint64) for run in runs]
     return np.concatenate([np.empty(0, np.uint64), *(part[part != RUN_TEXT_GONE] for part in parts)])
 
 

@@ -314,9 +314,13 @@ class _Pass:
             self._writer.commit()
             self._index.reload()
             self._writer.garbage_collect_files()
-        except BaseException:
-            self._writer.rollback()
-            raise
+        except BaseException as error:
+            try:
+                if "writer was killed" in str(error):
+                    self._writer.commit()  # raises what its thread has met, such as a full disk
+                raise
+            finally:
+                self._writer.rollback()
         finally:
             self._writer.wait_merging_threads()
         return self._counts

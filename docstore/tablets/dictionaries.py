@@ -587,8 +587,8 @@ def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, b
 def tablet_dictionaries(engine: Engine, tablet: Tablet) -> dict[Column, bytes]:
     """The checksums of a tablet's dictionaries, by column."""
     prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
-    scopes = ScopeRows(engine)
-    rows = {column: scopes.get(prefix + _COLUMN_NAMES[column]) for column in COLUMNS}
+    place = MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0
+    rows = {column: engine.value_at("meta", prefix + _COLUMN_NAMES[column], *place) for column in COLUMNS}
     return {column: stored[1:] for column, stored in rows.items() if stored}
 
 

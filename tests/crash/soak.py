@@ -537,7 +537,10 @@ def _process(options: argparse.Namespace) -> None:
             return
         ledger = host.ledgers[options.writer]
         source = host.source_of(ledger)
-        with connect(server_of(options.folder / "disk" / "store"), retry_seconds=0) as store:
+        server = server_of(options.folder / "disk" / "store")
+        if not server:  # the host has ended before this process began
+            return
+        with connect(server, retry_seconds=0) as store:
             while True:
                 with suppress(StorageError):
                     write(store, ledger, source)

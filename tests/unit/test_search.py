@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore.model.capture import encode_note
-from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable
+from docstore.model.errors import CorruptionError, InvalidArgument, StorageError, StoreUnavailable
 from docstore.model.keys import canonical_url
 from docstore.model.types import Note
 from docstore.store import DocumentStore, open_store
@@ -430,6 +430,32 @@ def test_the_error_of_a_damaged_index_says_how_to_rebuild_it(store: DocumentStor
     with pytest.raises(CorruptionError, match="--full"):
         index.update()
     assert index.update(full=True).added == len(PAGES) + 1
+
+
+def test_a_full_disk_is_not_reported_as_a_damaged_index(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        """tantivy's writer, once its thread has met a full disk: only `commit` names it."""
+
+        rolled_back = False
+
+        def add_document(self, *_: object) -> None:
+            raise ValueError("An error occurred in a thread: 'An index writer was killed.. A worker thread'")
+
+        def commit(self) -> None:
+            raise ValueError("An IO error occurred: 'No space left on device (os error 28)'")
+
+        def rollback(self) -> None:
+            self.rolled_back = True
+
+        def wait_merging_threads(self) -> None:
+            pass
+
+    writer = Full()
+    index = store.search_index()
+    monkeypatch.setattr(index, "writer", lambda _: writer)
+    with pytest.raises(StorageError, match="no space for"):
+        index.update(full=True)
+    assert writer.rolled_back
 
 
 def test_deleted_pages_are_not_shown_and_their_words_are_removed(store: DocumentStore) -> None:
