@@ -22,8 +22,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 40_125,
-    "lines of code of the core": 28_795,
+    "lines of code of docstore/": 40_170,
+    "lines of code of the core": 28_835,
     "files of docstore/": 186,
     "classes": 429,
     "record types": 211,

@@ -317,6 +317,10 @@ def run_subtract(args: argparse.Namespace) -> int:
             raise InvalidArgument(f"no file or folder {name}; name archives, or folders of archives")
         if _holds(name, Path(args.output)):
             raise InvalidArgument(f"--output {args.output} would be written into what is read; name another file")
+    if args.output == "-" or not Path(args.output).resolve().parent.is_dir():
+        raise InvalidArgument(f"--output {args.output} must be a file in a folder that is there")
+    if VerdictKind.NEW in args.verdict:
+        raise InvalidArgument("a new page is like none of A; --verdict takes exact, same_text, near and contained")
     if args.format == PARQUET:
         from docstore.archives import arrow  # imported before a file is made: pyarrow may be missing
     use_one_heap()

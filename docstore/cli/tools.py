@@ -182,7 +182,12 @@ def _measure_span(tags: Sequence[int], words: Sequence[int], span: tuple[int, in
 # --- docstore tool fingerprint
 
 
+MOST_MINIMA = 10_000
+
+
 def run_fingerprint(args: argparse.Namespace) -> int:
+    if args.sketch > MOST_MINIMA:
+        raise InvalidArgument(f"--sketch is at most {MOST_MINIMA}; this command is a lesson, in plain Python")
     texts = [*map(arguments.read_input, args.files), *(text.encode("utf-8", "surrogateescape") for text in args.text)]
     if not texts:
         raise InvalidArgument("nothing to show: name a FILE, or give --text TEXT")

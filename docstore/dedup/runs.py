@@ -6,17 +6,16 @@ memtable), look-ups, merges.  `RunIndex` owns it, its files and its log; nobody 
 *Log.*  Each group that posts is one row of a log, committed with the group's other rows, so there is one commit point.
 After the commit its texts go into the memtable; if its outcome is unknown, after the next commit shows it.  At open the
 log gives what the runs lack.  Each row names the first group whose runs were not known to be durable, so lost runs are
-detected, and rows of groups before it are deleted.  The index is derived data: its failures never fail a write, and are
-repaired later.  If runs are damaged or missing, all texts are posted again from the stored pages.
+detected, and rows of groups before it are deleted.  If runs are damaged or missing, all texts are posted again from the
+stored pages.
 
 *Runs.*  A run keeps 40 bits of each key (docs/format.md), and the first `BUCKET_LIMIT` texts of it.  A key that agrees
 by chance is a false candidate, 1 in 3,000 look-ups at 360 million postings; the detector verifies every candidate.  A
 full bucket stays full although some of its texts are gone: later ones are found under longer keys.
 
 *Files.*  A run is named by its groups, ``first-end``, written sequentially, memory-mapped, and never changed.  After a
-crash the runs that no other run covers are the index; unfinished files are ignored.  One background thread syncs,
-unlinks and merges, so that no caller waits for a large fsync, for unmapping a large file or for a merge.  Short tasks
-come first; between them the smallest merge advances by one bounded step.  A run is written under another suffix and
+crash the runs that no other run covers are the index.  One background thread syncs, unlinks and merges, so that no
+caller waits for it.  Short tasks come first; between them the smallest merge advances by one bounded step.  A run is
 renamed after its fsync, so a file with the name of a run is complete, also after power loss; the sources of a merge are
 removed only after that.  After the first failure no later task runs, and the next call raises the error.
 """
@@ -108,10 +107,7 @@ class _Pruning:
 
 
 class RunIndex(TextIndex):
-    """The index of a single process: the engine's `single_writer` must hold.
-
-    Thread-safe; one thread at a time posts.
-    """
+    """The index of the only process that has the store.  Thread-safe; one thread at a time posts."""
 
     def __init__(
         self,
@@ -407,12 +403,7 @@ class RunIndex(TextIndex):
             self._writes_since_failure = max(self._writes_since_failure, 1)
 
     def _recover(self, texts: int, *, rebuilds: bool = False) -> None:
-        """After a failure open the files again from time to time; the log has what they lack.
-
-        Args:
-            texts: posted since the last call.
-            rebuilds: nobody else writes, so the runs are rebuilt if files are missing or damaged.
-        """
+        """After a failure open the files again from time to time; rebuild damaged ones if nobody else writes."""
         self._writes_since_failure += texts
         if self._writes_since_failure <= _RETRY_TEXTS:
             return

@@ -131,7 +131,8 @@ def _repeats(lines: Sequence[str], read: Sequence[str], characters: int) -> dict
     for n in (2, 3, 4):
         grams = Counter(zip(*(read[start:] for start in range(n)), strict=False))
         gram, number = max(grams.items(), key=lambda item: (item[1], item[0]), default=((), 0))
-        shares[f"top_{n}_gram"] = _share(number * sum(map(len, gram)) if number > 1 else 0, letters)
+        taken = number * sum(map(len, gram)) if number > 1 else 0
+        shares[f"top_{n}_gram"] = _share(min(taken, letters), letters)  # occurrences may overlap
     for n in range(5, MOST_NGRAM + 1):
         seen: set[tuple[str, ...]] = set()
         place, repeated = 0, 0

@@ -326,28 +326,6 @@ def test_an_index_whose_folder_vanished_is_rebuilt_while_it_is_open(store: Store
     assert store.asked_for_texts == 1
 
 
-def test_runs_are_asked_only_under_the_lock(store: Store) -> None:
-    class Guarded:
-        """As the runs are while a large group is added: whoever else asks them meets a RuntimeError."""
-
-        def __init__(self, runs: Any) -> None:
-            self.runs_of_index = runs
-
-        def __getattr__(self, name: str) -> Any:
-            assert lock._is_owned(), f"{name} is read without the lock"
-            return getattr(self.runs_of_index, name)
-
-    buckets = store.open()
-    store.write(buckets, 40)
-    assert buckets.damaged() == []
-    lock: Any = buckets._lock
-    buckets._runs = Guarded(buckets._runs)  # type: ignore[assignment]
-    store.committed = store.committed[100:]
-    buckets.begin_prune()
-    assert buckets.prune(live_numbers(store)) > 0
-    assert buckets.texts_in_order().tolist() == live_numbers(store).tolist()
-
-
 def live_numbers(store: Store) -> NDArray[np.uint64]:
     return np.array([each.own_number for each in store.committed], np.uint64)
 

@@ -72,6 +72,8 @@ def test_nothing_left_keeps_the_old_output(tmp_path: Path, capsys: pytest.Captur
     assert (tmp_path / "out.warc.gz").read_bytes() == b"old"
     missing = terminal.bare("subtract", name, str(tmp_path / "no"), "--output", str(tmp_path / "o"))
     assert missing.code == 2 and "no file or folder" in missing.err
+    for refused in (("--output", "-"), ("--output", str(tmp_path / "no" / "o")), ("--output", "o", "--verdict", "new")):
+        assert terminal.bare("subtract", name, name, *refused).code == 2
 
 
 def test_pages_without_words_are_not_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
