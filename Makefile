@@ -6,7 +6,8 @@ PYTHONS ?= python3.11 python3.12 python3.13 python3.14 /usr/bin/python3
 PROCESSORS ?= $(shell uname -m)
 STAMP := $(VENV)/.installed
 SAYING := sh tools/saying.sh
-WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) \* 3 / 2)  # a third of the time tests wait for a process or a disk
+# More workers than processors: a third of the time tests wait for a process or a disk.
+WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) \* 3 / 2)
 
 unexport PYTHONDONTWRITEBYTECODE  # else each process that a test starts compiles the package again
 

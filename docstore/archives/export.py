@@ -1,7 +1,7 @@
 """Export captures of a store as WARC 1.1, TREC Web or JSON Lines; `wacz.py` adds what replay tools need.
 
-Rows come in row-key order, the captures of a row oldest first, so that a body precedes the visits that confirm it.
-Captures without a body (policy `reject` stores none) are not exported.
+`selection.py` decides which captures are exported, and in which order.  Captures without a body (policy `reject` stores
+none) are not exported.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from docstore.model.keys import url_of
 from docstore.model.sets import Keys
 from docstore.model.types import VerdictKind
 from docstore.reading.documents import Capture
+from docstore.reading.index import kernel_of
 from docstore.store import DocumentStore
 
 SET_A: Final = "a"
@@ -36,8 +37,7 @@ def only_in_b(store: DocumentStore, kinds: Collection[VerdictKind]) -> set[tuple
         store: into which A, then B were written, under these labels.
         kinds: verdicts by which a page counts as one of A.
     """
-    schema = store.schema
-    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+    kernel = kernel_of(store.opened)
     kept: set[tuple[bytes, int]] = set()
     everything = captures(store, Selection(versions=None), ("dedup", "http"), without_bodies=True)
     for row_key, of_row in groupby(everything, key=lambda read: read[0].row_key):

@@ -1,4 +1,4 @@
-"""`quality`: figures by which data sets for language models choose pages, and the published choices as conditions.
+"""`quality`: figures by which data sets for language models choose pages; archives/selection.py has their thresholds.
 
 The figures are those of the heuristic filters of C4 (Raffel et al. 2020), Gopher (Rae et al. 2021, table A1) and
 FineWeb (Penedo et al. 2024, section 3.6).  They are taken of the main text, in which each block is a line, so that

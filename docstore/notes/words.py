@@ -1,6 +1,6 @@
 """Annotators of texts: the language, the key phrases, and the names of lists.
 
-Words are those of `reference.words`, by which pages are compared, for every script.
+Words are those of `dedup.kernel.words`, by which pages are compared, for every script.
 
 *Key phrases* (Matsuo and Ishizuka 2004): a term is important if it occurs together with some of the page's frequent
 terms more often than by chance.  Terms are words and sequences of up to four words that occur three times (twice in a

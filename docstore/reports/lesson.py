@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -46,7 +45,6 @@ class Permutation(NamedTuple):
         return (self.factor * value + self.addend) % self.modulus
 
 
-@cache
 def default_permutations(count: int) -> tuple[Permutation, ...]:
     """The first permutations of the formula at the head of this file."""
 

@@ -281,6 +281,7 @@ def test_a_part_of_a_page_has_its_key_phrases_as_topic(
     [
         (),
         ("--text", "a", "--bits", "65"),
+        ("--text", "a", "--sketch", "10001"),
         ("--text", "a", "--bits", "0"),
         ("--text", "a", "--permutation", "1,1"),
         ("--text", "a", "--permutation", "0,1,5"),

@@ -29,6 +29,7 @@ HTML = {"Content-Type": "text/html"}
     [
         ("One two three.\nFour", {"words": 4, "lines": 2, "punctuated_lines": 0.5, "short_lines": 1.0}),
         ("a b a b a b", {"top_2_gram": 1.0, "repeated_5_grams": 0.0, "mean_word_length": 1.0}),
+        ("a a a a", {"top_2_gram": 1.0}),
         ("same line\nsame line\nother", {"repeated_lines": 0.3333, "repeated_line_characters": 0.3913}),
         ("x y z v w x y z v w", {"repeated_5_grams": 0.5, "repeated_6_grams": 0.0}),
         ("- one\n* two\nthree...\nfour…", {"bullet_lines": 0.5, "ellipsis_lines": 0.5, "symbols_per_word": 0.5}),
