@@ -61,14 +61,20 @@ def checked(method: Callable[_P, _T]) -> Callable[_P, _T]:
 
     Raises:
         InvalidArgument: it names the argument, what it takes, and what it got.
+        TypeError: the method takes `PutOptions`, and has no option of that name.
     """
     kinds = {name: kind for name, kind in method.__annotations__.items() if name != "return"}
-    if kinds.get("options") == "Unpack[PutOptions]":
+    takes_options = kinds.get("options") == "Unpack[PutOptions]"
+    if takes_options:
+        del kinds["options"]
         kinds |= {name: kind.__forward_arg__ for name, kind in PutOptions.__annotations__.items()}
     names = method.__code__.co_varnames[: method.__code__.co_argcount]
     accepted: defaultdict[str, set[type]] = defaultdict(set)
 
     def check(name: str, value: object) -> None:
+        if takes_options and name not in kinds and name != "self":
+            options = ", ".join(sorted(kinds.keys() - set(names)))
+            raise TypeError(f"{method.__name__} has no option {name!r}; its options are {options}")
         kind = kinds.get(name, "")
         fits, what = _CHECKS.get(kind.removesuffix(" | None"), (None, ""))
         may_be_none = kind.endswith(" | None")

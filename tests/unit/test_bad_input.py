@@ -189,3 +189,18 @@ def test_a_name_that_nothing_can_have_is_refused(store: docstore.DocumentStore, 
     with pytest.raises(InvalidArgument, match=field):
         store.find(**{field: name})
     assert list(store.find(docno="\udcff")) == []
+
+
+PAGE = Page("https://a.example/", b"a page")
+
+
+@pytest.mark.parametrize(
+    ("name", "pages"),
+    [("put_page", PAGE.url), ("put_page_async", PAGE.url), ("put_pages", [PAGE]), ("submit_page", PAGE)],
+)
+def test_an_option_that_a_write_does_not_have_is_refused_with_those_that_it_has(
+    store: docstore.DocumentStore, name: str, pages: Any
+) -> None:
+    """Before, the error named a class that no caller knows."""
+    with pytest.raises(TypeError, match=rf"{name} has no option 'nme'; its options are anchors, .*keep_body, links"):
+        getattr(store, name)(pages, nme=1)
