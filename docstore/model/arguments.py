@@ -10,10 +10,10 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import wraps
+from inspect import signature, unwrap
 from typing import Any, ParamSpec, TypeVar
 
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import PutOptions
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -63,9 +63,11 @@ def checked(method: Callable[_P, _T]) -> Callable[_P, _T]:
         InvalidArgument: it names the argument, what it takes, and what it got.
     """
     kinds = {name: kind for name, kind in method.__annotations__.items() if name != "return"}
-    if kinds.get("options") == "Unpack[PutOptions]":
-        kinds |= {name: kind.__forward_arg__ for name, kind in PutOptions.__annotations__.items()}
-    names = method.__code__.co_varnames[: method.__code__.co_argcount]
+    for kind in list(kinds.values()):
+        if kind.startswith("Unpack["):  # keyword arguments that a TypedDict declares, if it is imported at run time
+            options = unwrap(method).__globals__.get(kind.removeprefix("Unpack[").removesuffix("]"))
+            kinds |= {name: one.__forward_arg__ for name, one in getattr(options, "__annotations__", {}).items()}
+    names = list(signature(method).parameters)
     accepted: defaultdict[str, set[type]] = defaultdict(set)
 
     def check(name: str, value: object) -> None:
