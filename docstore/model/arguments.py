@@ -71,7 +71,9 @@ def checked(method: Callable[_P, _T]) -> Callable[_P, _T]:
             declared = unwrap(method).__globals__.get(kind.removeprefix("Unpack[").removesuffix("]"))
             options |= {name: one.__forward_arg__ for name, one in getattr(declared, "__annotations__", {}).items()}
     kinds |= options
-    names = [name for name, parameter in signature(method).parameters.items() if parameter.kind is not Parameter.VAR_KEYWORD]
+    names = [
+        name for name, parameter in signature(method).parameters.items() if parameter.kind is not Parameter.VAR_KEYWORD
+    ]
     accepted: defaultdict[str, set[type]] = defaultdict(set)
 
     def check(name: str, value: object) -> None:
