@@ -12,8 +12,8 @@ detected, and rows of groups before it are deleted.
 by chance is a false candidate, 1 in 3,000 look-ups at 360 million postings; the detector verifies every candidate.  A
 full bucket stays full although some of its texts are gone: later ones are found under longer keys.
 
-*Damage.*  If runs are damaged or missing, all texts are posted again from the stored pages.  A look-up that meets damage
-waits for this; if it fails, during a commit, and in a dry run, the look-up goes on without the damaged postings.
+*Damage.*  If runs are damaged or missing, all texts are posted again from the stored pages.  A look-up that meets
+damage waits for this; if it fails, during a commit, and in a dry run, the look-up goes on without the damaged postings.
 
 *Files.*  A run is named by its groups, ``first-end``, written sequentially, memory-mapped, and never changed.  After a
 crash the runs that no other run covers are the index.  A background thread syncs, unlinks and merges.  Short tasks come
