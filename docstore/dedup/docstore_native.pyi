@@ -202,6 +202,7 @@ class Runs:
         looks: tuple[int, int, int, int],
         batch: Postings | None = None,
         lower: Runs | None = None,
+        skips_damage: bool = False,
     ) -> Proposed: ...
 
 Proposed: TypeAlias = tuple[list[int], int, bool, list[int], bool, bytes]

@@ -10,10 +10,10 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import wraps
+from inspect import Parameter, signature, unwrap
 from typing import Any, ParamSpec, TypeVar
 
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import PutOptions
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -61,20 +61,24 @@ def checked(method: Callable[_P, _T]) -> Callable[_P, _T]:
 
     Raises:
         InvalidArgument: it names the argument, what it takes, and what it got.
-        TypeError: the method takes `PutOptions`, and has no option of that name.
+        TypeError: the method takes options that a TypedDict declares, and has no option of that name.
     """
     kinds = {name: kind for name, kind in method.__annotations__.items() if name != "return"}
-    takes_options = kinds.get("options") == "Unpack[PutOptions]"
-    if takes_options:
-        del kinds["options"]
-        kinds |= {name: kind.__forward_arg__ for name, kind in PutOptions.__annotations__.items()}
-    names = method.__code__.co_varnames[: method.__code__.co_argcount]
+    options: dict[str, str] = {}
+    for argument, kind in list(kinds.items()):
+        if kind.startswith("Unpack["):  # keyword arguments that a TypedDict declares, if it is imported at run time
+            del kinds[argument]
+            declared = unwrap(method).__globals__.get(kind.removeprefix("Unpack[").removesuffix("]"))
+            options |= {name: one.__forward_arg__ for name, one in getattr(declared, "__annotations__", {}).items()}
+    kinds |= options
+    names = [
+        name for name, parameter in signature(method).parameters.items() if parameter.kind is not Parameter.VAR_KEYWORD
+    ]
     accepted: defaultdict[str, set[type]] = defaultdict(set)
 
     def check(name: str, value: object) -> None:
-        if takes_options and name not in kinds and name != "self":
-            options = ", ".join(sorted(kinds.keys() - set(names)))
-            raise TypeError(f"{method.__name__} has no option {name!r}; its options are {options}")
+        if options and name not in kinds and name != "self":
+            raise TypeError(f"{method.__name__} has no option {name!r}; its options are {', '.join(sorted(options))}")
         kind = kinds.get(name, "")
         fits, what = _CHECKS.get(kind.removesuffix(" | None"), (None, ""))
         may_be_none = kind.endswith(" | None")
