@@ -584,10 +584,10 @@ class Verdict(NamedTuple):
 def page_of(
     url: str,
     body: bytes,
-    headers: Headers | Mapping[str, str],
-    status: int,
-    fetched_at: Time | None,
-    crawl: str,
+    headers: Headers | Mapping[str, str] = (),
+    status: int = 200,
+    fetched_at: Time | None = None,
+    crawl: str = "",
 ) -> Page:
     """A page made from the arguments of `put_page`."""
     given = headers.items() if isinstance(headers, Mapping) else headers
