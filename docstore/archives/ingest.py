@@ -410,9 +410,9 @@ class _Run:
         crawl, later = self._options.crawl, self._options.later_micros
         if not crawl:
             return one
-        page = one if isinstance(one, Page) else one.page
-        page = page._replace(crawl=crawl, fetched_at=page.fetched_at and page.fetched_at + later)
-        return page if isinstance(one, Page) else one._replace(page=page, timestamp=one.timestamp + later)
+        if not isinstance(one, Page):
+            return one._replace(page=self._labelled(one.page), timestamp=one.timestamp + later)
+        return one._replace(crawl=crawl, fetched_at=one.fetched_at and one.fetched_at + later)
 
     def _name(self, number: int) -> str:
         source = self.sources[number]
