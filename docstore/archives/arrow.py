@@ -369,6 +369,7 @@ def _batches(
     keep: Callable[[bytes, int], bool] | None = None,
     report: ExportReport | None = None,
     takes: Callable[[bytes], bool] | None = None,
+    batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     schema = _schema(columns)
     rows: list[Shown] = []
@@ -384,7 +385,7 @@ def _batches(
         if report is not None:
             report.captures += 1
             report.body_bytes += body_bytes
-        if len(rows) == BATCH_ROWS or size >= BATCH_BYTES:
+        if len(rows) == BATCH_ROWS or size >= batch_bytes:
             yield _batch(rows, columns, schema)
             rows, size = [], 0
         del shown  # frees a long page before the next one is read
@@ -505,7 +506,7 @@ def write_parquet(
         ) as writer,
     ):
         group: list[pa.RecordBatch] = []
-        for batch in _batches(store, chosen, selection, keep, report, takes):
+        for batch in _batches(store, chosen, selection, keep, report, takes, min(BATCH_BYTES, group_bytes)):
             group.append(batch)
             del batch
             if sum(one.nbytes for one in group) >= group_bytes:

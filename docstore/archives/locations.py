@@ -9,7 +9,6 @@ pyarrow.fs cannot: it completes the upload of a file that is closed or collected
 from __future__ import annotations
 
 import errno
-import functools
 import gzip
 import io
 import json
@@ -72,6 +71,7 @@ def found(name: str) -> list[str]:
     else:
         files, path = _object_store(name)
         with _translated("read", name):
+            files.invalidate_cache()  # another process may have written
             if has_magic(path):
                 matches = files.glob(path, detail=True)
                 names = [_url(name, key) for key, info in sorted(matches.items()) if info["type"] == "file"]
@@ -142,6 +142,7 @@ def exists(name: str) -> bool:
         return Path(name).exists()
     files, path = _object_store(name)
     with _translated("read", name):
+        files.invalidate_cache()
         return bool(files.exists(path))
 
 
@@ -152,11 +153,8 @@ def size_of(name: str) -> int | None:
         InvalidArgument: a URL names no file, or access is refused.
         OSError: the file cannot be read.
     """
-    return _remote_size(name) if is_url(name) else Path(name).stat().st_size
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _remote_size(name: str) -> int | None:
+    if not is_url(name):
+        return Path(name).stat().st_size
     with RemoteFile(name) as remote:
         return remote.size
 

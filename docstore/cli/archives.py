@@ -306,7 +306,7 @@ def run_export(args: argparse.Namespace) -> int:
 
         if in_shards:
             chosen = {
-                "selection": asdict(selection),
+                "selection": {**asdict(selection), "after": ""},
                 "format": args.format,
                 "layout": layout,
                 "columns": columns,
@@ -314,6 +314,10 @@ def run_export(args: argparse.Namespace) -> int:
                 "keep_encoded": args.keep_encoded,
             }
             shards = Shards(args.output, chosen, args.shard_size, args.shards)
+            if shards.is_complete:
+                output.note(
+                    f"the export of {shards.manifest} was complete: nothing was written; remove it to begin anew"
+                )
             report.unreadable = shards.write(store, selection, write)
             for shard in shards.shards:
                 report.captures += shard["captures"]
@@ -331,8 +335,9 @@ def run_export(args: argparse.Namespace) -> int:
     elif not to_stdout and report.captures:
         pages = "capture" if report.captures == 1 else "captures"
         which = " (of each page the newest; --versions all writes all)" if args.versions == 1 else ""
+        files = f" in {len(shards.shards)} files" if in_shards else ""
         bodies = f", {output.size(report.body_bytes)} of bodies," if report.body_bytes else ""
-        output.line(f"wrote {report.captures} {pages}{bodies} to {target}{which}")
+        output.line(f"wrote {report.captures} {pages}{bodies}{files} to {target}{which}")
     answers.note_unreadable(report.unreadable)
     if is_partial:
         return EXIT_RECORDS_SKIPPED

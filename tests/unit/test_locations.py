@@ -31,12 +31,17 @@ def server() -> Iterator[Any]:
         yield client
 
 
+def use_server(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Let this process and those that it starts find an S3 server."""
+    s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed: pip install '.[s3]'")
+    for name, value in environment(url).items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
 @pytest.fixture
 def s3(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    fsspec = pytest.importorskip("fsspec")
-    for name, value in environment(server.meta.endpoint_url).items():
-        monkeypatch.setenv(name, value)
-    fsspec.filesystem("s3").invalidate_cache()
+    use_server(monkeypatch, server.meta.endpoint_url)
     return server
 
 
@@ -257,14 +262,11 @@ def test_a_missing_bucket_is_named_before_anything_is_exported(s3: Any, run: Ter
 def test_without_credentials_access_is_refused(
     s3: Any, run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fsspec = pytest.importorskip("fsspec")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("HOME", str(tmp_path))
-    fsspec.filesystem("s3").clear_instance_cache()
     answer = run("ingest", "s3://crawls/a.warc.gz", "--create")
-    fsspec.filesystem("s3").clear_instance_cache()
     assert answer.code == 2 and "access is refused" in answer.err and "docs/formats.md" in answer.err
 
 
@@ -296,9 +298,7 @@ def test_a_long_object_is_uploaded_in_parts_and_read_back(s3: Any) -> None:
 @pytest.fixture
 def cutting(files: Files, monkeypatch: pytest.MonkeyPatch) -> Files:
     """The HTTP server as an object store with an object `crawls/a.warc.gz`."""
-    pytest.importorskip("s3fs", reason="s3fs is not installed: pip install '.[s3]'")
-    for name, value in environment(files.url).items():
-        monkeypatch.setenv(name, value)
+    use_server(monkeypatch, files.url)
     return files
 
 
