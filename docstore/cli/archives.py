@@ -24,7 +24,7 @@ from docstore.archives.ingest import IngestOptions, IngestReport, Progress, inge
 from docstore.archives.locations import found, is_url, listed, open_output
 from docstore.archives.selection import QUALITY_PRESETS, Selection, survivors
 from docstore.archives.shards import Keep, Shards, Takes
-from docstore.archives.subtract import SET_A, SET_B, only_in_b
+from docstore.archives.subtract import BESIDE_MICROS, SET_A, SET_B, only_in_b
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
 from docstore.cli import answers, output
@@ -94,17 +94,17 @@ def run_ingest(args: argparse.Namespace) -> int:
             policies,
             args.threads,
             list_rejected if args.rejected else None,
-            args.anchors,
-            args.reader,
-            args.max_body_bytes,
-            args.keep_truncated,
-            args.any_time,
-            args.strip_passwords,
-            args.crawl or "",
-            args.keep_encoded,
-            (args.base or "") if args.mirror else "",
-            args.windows_names,
-            args.jobs,
+            anchors=args.anchors,
+            reader=args.reader,
+            max_body_bytes=args.max_body_bytes,
+            keep_truncated=args.keep_truncated,
+            any_time=args.any_time,
+            strip_passwords=args.strip_passwords,
+            crawl=args.crawl or "",
+            keep_encoded=args.keep_encoded,
+            base=(args.base or "") if args.mirror else "",
+            windows_names=args.windows_names,
+            jobs=args.jobs,
         )
         try:
             with ExitStack() as drawn:  # ends the line of the progress bar before other messages
@@ -382,9 +382,9 @@ def run_subtract(args: argparse.Namespace) -> int:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-subtract-", dir=folder))
         store = stack.enter_context(open_store(f"{place}/store", create=True, durability="none"))
         reports = []
-        for name, label in ((args.a, SET_A), (args.b, SET_B)):
+        for name, label, later in ((args.a, SET_A, BESIDE_MICROS), (args.b, SET_B, 0)):
             with ExitStack() as drawn:
-                options = IngestOptions({}, args.threads, crawl=label)
+                options = IngestOptions({}, args.threads, crawl=label, later_micros=later)
                 reports.append(ingest(store, found(name), options, _progress(args, drawn)))
         kept = only_in_b(store, kinds)
         selection = Selection(crawl=SET_B, versions=None)
