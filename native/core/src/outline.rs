@@ -149,7 +149,7 @@ impl Outline {
 
     #[inline(always)]
     fn read_on<B: Bytes>(&mut self, source: &[u8], kept: Kept, flow: &mut Flow, how: Reading) {
-        let Kept { tags, mut signs } = kept;
+        let Kept { tags, mut signs, .. } = kept;
         flow.clear();
         self.signs.clear();
         self.parents.clear();

@@ -54,7 +54,7 @@ pub fn values<const N: usize>(attributes: &[u8], wanted: [&str; N]) -> [Option<S
 }
 
 /// The same as in the source.
-fn sources<'a, const N: usize>(attributes: &'a [u8], wanted: [&str; N]) -> [Option<&'a [u8]>; N] {
+pub fn sources<'a, const N: usize>(attributes: &'a [u8], wanted: [&str; N]) -> [Option<&'a [u8]>; N] {
     let mut found = [const { None }; N];
     each_attribute(attributes, |name, value| {
         if let Some(place) = wanted.iter().position(|each| name.eq_ignore_ascii_case(each.as_bytes())) {
@@ -85,7 +85,7 @@ fn note(slot: &mut Option<String>, text: Option<String>) {
 
 /// Text between two places of the tag list without signs, folded to a line.
 fn text_between(source: &[u8], kept: Kept, first: usize, last: usize, flow: &mut Flow) -> String {
-    let Kept { tags, signs } = kept;
+    let Kept { tags, signs, .. } = kept;
     let mut signs = &signs[signs.partition_point(|sign| sign.end <= tags[first].end)..];
     flow.clear();
     for number in first + 1..=last {
@@ -107,7 +107,7 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
     let mut hidden_depth = 0usize;
     let mut anchor = None;
     let mut href = String::new();
-    let all = Kept { tags, signs: &[] };
+    let all = Kept { tags, signs: &[], headings: &[] };
     let wanted = names::HIDDEN | names::DECLARING | if links { names::LINKING } else { 0 };
     for (number, tag) in tags.iter().enumerate() {
         let kind = properties(tag.name);
@@ -166,12 +166,12 @@ pub fn headings(source: &[u8], kept: Kept, flow: &mut Flow) -> String {
     let mut headings = String::new();
     let mut hidden_depth = 0usize;
     let mut heading = None;
-    for (number, tag) in kept.tags.iter().enumerate() {
-        let kind = properties(tag.name);
-        let is_end = tag.name & 1 == 1;
-        if kind & names::HIDDEN != 0 {
+    for number in kept.headings.iter().map(|&number| number as usize) {
+        let name = kept.tags[number].name;
+        let is_end = name & 1 == 1;
+        if properties(name) & names::HIDDEN != 0 {
             hidden_depth = if is_end { hidden_depth.saturating_sub(1) } else { hidden_depth + 1 };
-        } else if kind & names::HEADING != 0 {
+        } else {
             if let Some(first) = heading.take() {
                 push_line(&mut headings, &text_between(source, kept, first, number, flow));
             }

@@ -54,6 +54,8 @@ struct Words {
 /// A word of a source.
 struct Word<'a> {
     text: &'a [u8],
+    /// Where it begins.
+    start: usize,
     /// Its first eight letters in lower case, and its length.
     key: u64,
 }
@@ -81,7 +83,7 @@ impl Words {
     #[inline(always)]
     fn slot(&self, word: &Word) -> usize {
         let mut slot = (word.key.wrapping_mul(MIX) >> (64 - SLOTS.trailing_zeros())) as usize;
-        while self.keys[slot] != 0 && !self.is_at(slot, word) {
+        while self.keys[slot] != 0 && !(self.keys[slot] == word.key && self.is_at(slot, word)) {
             slot = (slot + 1) % SLOTS;
         }
         slot
@@ -90,8 +92,7 @@ impl Words {
     #[inline(always)]
     fn is_at(&self, slot: usize, word: &Word) -> bool {
         let known = self.known[usize::from(self.places[slot])].0.as_bytes();
-        let is_likely = self.keys[slot] == word.key && known.len() == word.text.len();
-        is_likely && (known.len() <= 8 || known.eq_ignore_ascii_case(word.text))
+        known.len() == word.text.len() && (known.len() <= 8 || known.eq_ignore_ascii_case(word.text))
     }
 
     #[inline(always)]
@@ -107,7 +108,7 @@ impl Words {
             key = word.key;
             false
         });
-        let slot = self.slot(&Word { text: text.as_bytes(), key });
+        let slot = self.slot(&Word { text: text.as_bytes(), start: 0, key });
         if self.keys[slot] == 0 {
             self.keys[slot] = key;
             self.places[slot] = self.known.len() as u16;
@@ -120,31 +121,29 @@ impl Words {
 /// Words of a name: an optional capital and small letters, or capitals alone; stops where `visit` gives true.
 #[inline(always)]
 fn any_word<'a>(text: &'a [u8], mut visit: impl FnMut(Word<'a>) -> bool) -> bool {
-    let mut place = 0;
-    while place < text.len() {
-        let start = place;
-        if !text[place].is_ascii_alphabetic() {
-            place += 1;
+    let mut start = 0;
+    while start < text.len() {
+        let eight = bytes::load_padded(text, start);
+        let letters = bytes::letters(eight);
+        if letters & 0x80 == 0 {
+            start += bytes::first(letters);
             continue;
         }
-        place += 1;
-        let is_small = |at: usize| text.get(at).is_some_and(u8::is_ascii_lowercase);
-        if text[start].is_ascii_lowercase() || is_small(place) {
-            while is_small(place) {
-                place += 1;
-            }
-        } else {
-            while text.get(place).is_some_and(u8::is_ascii_uppercase) {
-                place += 1;
-            }
+        let small = letters & eight << 2;
+        let is_small = small & 0x8080 != 0;
+        let run = if is_small { small } else { letters & !small };
+        let mut length = bytes::first(!(run | 0x80) & bytes::HIGHS);
+        if length == 8 {
+            let goes_on = |byte: &&u8| if is_small { byte.is_ascii_lowercase() } else { byte.is_ascii_uppercase() };
+            length += text[text.len().min(start + 8)..].iter().take_while(goes_on).count();
         }
-        let length = place - start;
-        let first = bytes::load_padded(text, start) & (u64::MAX >> (64 - 8 * length.min(8)));
+        let first = eight & (u64::MAX >> (64 - 8 * length.min(8)));
         // Letters alone: the bit of small ones can be set without a look; the length stands in the top bits.
         let key = (first | bytes::repeat(0x20)) ^ (length as u64) << 59;
-        if visit(Word { text: &text[start..place], key }) {
+        if visit(Word { text: &text[start..start + length], start, key }) {
             return true;
         }
+        start += length;
     }
     false
 }
@@ -176,11 +175,11 @@ fn named(known: &[(&str, u16)], name: &str) -> Option<u16> {
     known.iter().find(|(each, _)| each.eq_ignore_ascii_case(name)).map(|&(_, mark)| mark)
 }
 
-/// Whether a style, spaces left out, has `display:none`.
-fn hides(style: &[u8]) -> bool {
-    memchr::memchr2_iter(b'd', b'D', style).any(|place| {
+/// Whether a style, spaces left out, has a rule in small letters.
+pub fn declares(style: &[u8], rule: &[u8]) -> bool {
+    memchr::memchr2_iter(rule[0], rule[0].to_ascii_uppercase(), style).any(|place| {
         let mut rest = style[place..].iter().filter(|&&byte| byte != b' ');
-        b"display:none".iter().all(|wanted| rest.next().is_some_and(|byte| byte.eq_ignore_ascii_case(wanted)))
+        rule.iter().all(|wanted| rest.next().is_some_and(|byte| byte.eq_ignore_ascii_case(wanted)))
     })
 }
 
@@ -222,7 +221,7 @@ impl Said {
     pub fn of_name(name: &[u8]) -> Self {
         let mut found = Self::default();
         if name.contains(&b'-') {
-            found.add_name(&name.to_ascii_lowercase());
+            found.add_ascii_names(&name.to_ascii_lowercase());
         }
         if ADVERT_NAMES.iter().any(|each| name.eq_ignore_ascii_case(each.as_bytes())) {
             found.evidence |= HINT | ADVERT;
@@ -255,17 +254,23 @@ impl Said {
     /// Read a class or an id.
     fn add_names(&mut self, names: &[u8]) {
         if names.is_ascii() {
-            // Of the white space of `str.split`, what a name in ASCII can have.
-            let is_blank = |byte: &u8| matches!(byte, 9..=13 | 28..=32);
-            return names.split(is_blank).for_each(|name| self.add_name(name));
+            return self.add_ascii_names(names);
         }
-        String::from_utf8_lossy(names).split(is_space).for_each(|name| self.add_name(name.as_bytes()));
+        String::from_utf8_lossy(names).split(is_space).for_each(|name| self.add_ascii_names(name.as_bytes()));
     }
 
-    fn add_name(&mut self, name: &[u8]) {
+    /// Read names with white space of ASCII between.
+    fn add_ascii_names(&mut self, names: &[u8]) {
         let words = words();
         let (mut negated, mut says_consent, mut says_notice) = (false, false, false);
-        any_word(name, |word| {
+        // Of the white space of `str.split`, what a name in ASCII can have.
+        let is_blank = |byte: &u8| matches!(byte, 9..=13 | 28..=32);
+        let mut end = 0;
+        any_word(names, |word| {
+            if (negated || says_consent || says_notice) && names[end..word.start].iter().any(is_blank) {
+                (negated, says_consent, says_notice) = (false, false, false);
+            }
+            end = word.start + word.text.len();
             let Some(meaning) = words.find(&word) else {
                 negated = false;
                 return false;
@@ -308,7 +313,7 @@ impl Said {
             ARIA_MODAL if is_true => self.marks.add(MARK_NEVER),
             5 if is_true => self.marks.add(MARK_ARIA_HIDDEN),
             ARIA_MODAL | 5 => {}
-            _ if number == 6 || hides(value) => {
+            _ if number == 6 || declares(value, b"display:none") => {
                 self.marks.add(MARK_HIDDEN);
                 return BOILERPLATE;
             }
