@@ -178,7 +178,10 @@ impl FindWords<'_> {
         let Some(here) = self.source[place..].first_chunk() else { return };
         let Some(word) = KEYS.iter().position(|key| key == here) else { return };
         let (word, at, meaning) = WORDS[word];
-        if !place.checked_sub(at).is_some_and(|start| self.source[start..].starts_with(word.as_bytes())) {
+        let Some(start) = place.checked_sub(at) else { return };
+        if !self.source[start..].starts_with(word.as_bytes())
+            || (word == "idden" && is_end_of_name(&self.source[..start]))
+        {
             return;
         }
         while self.tags.get(self.passed).is_some_and(|tag| tag.start as usize <= place) {
@@ -193,6 +196,15 @@ impl FindWords<'_> {
             Some(last) => last.1 |= meaning,
             None => self.found.push((number, meaning)),
         }
+    }
+}
+
+/// Whether what stands before `idden` makes another word of it than `hidden` or `aria-hidden`.
+fn is_end_of_name(before: &[u8]) -> bool {
+    let [rest @ .., last, b'h' | b'H'] = before else { return false };
+    match last {
+        b'-' => !rest.last_chunk::<4>().is_some_and(|rest| rest.eq_ignore_ascii_case(b"aria")),
+        _ => last.is_ascii_alphanumeric() || *last == b'_',
     }
 }
 
@@ -257,6 +269,8 @@ impl LeftOut {
         (self.heads, self.headings) = (0, 0);
         self.text = 0;
         let (mut next_found, mut end) = (0, 0);
+        // The end tag of the plain element that the tag before began.
+        let mut own_end = NOTHING;
         for (number, &tag) in tags.iter().enumerate() {
             self.text += tag.start - end;
             end = tag.end;
@@ -265,7 +279,9 @@ impl LeftOut {
             }
             let element = tag.name >> 1;
             if tag.name & 1 == 1 {
-                if self.stack.last().is_some_and(|top| top.element == element && top.is_plain) {
+                if tag.name == own_end {
+                    own_end = NOTHING;
+                } else if self.stack.last().is_some_and(|top| top.element == element && top.is_plain) {
                     self.stack.pop();
                     self.counts[element as usize] -= 1;
                 } else if self.counts.get(element as usize).is_some_and(|&count| count != 0) && self.closes(element) {
@@ -291,7 +307,11 @@ impl LeftOut {
                 becomes: None,
             };
             if open.is_plain {
-                self.push(open, kind);
+                if tags.get(number + 1).is_some_and(|next| next.name == tag.name | 1) {
+                    own_end = tag.name | 1;
+                } else {
+                    self.push(open, kind);
+                }
                 continue;
             }
             let attributes = tag.attributes(source);
@@ -427,12 +447,11 @@ impl LeftOut {
             return;
         }
         let is_link = tag.name == NAME_A << 1 && next.name == NAME_A << 1 | 1;
-        let may_be_sign = (start..end).step_by(16).any(|place| {
-            let bytes = sixteen::load(source, place);
-            let special = bytes.equal(b'#') | bytes.equal(b'&') | bytes.high();
-            special.trailing_zeros() < (end - place) as u32
-        });
-        if may_be_sign {
+        let special = |place: usize| {
+            let bytes = sixteen::load(source, place.min(source.len()));
+            bytes.equal(b'#') | bytes.equal(b'&') | bytes.high()
+        };
+        if (special(start) | special(start + 16) << 16) << (32 - (end - start)) != 0 {
             let mut decoded = Vec::new();
             decode(&source[start..end], false, &mut decoded);
             let text = std::str::from_utf8(&decoded).unwrap_or_default().trim_matches(is_space);

@@ -4,7 +4,7 @@ use crate::flow::{fold_line, Flow, Source};
 use crate::left_out::Kept;
 use crate::names::{self, properties};
 use crate::references;
-use crate::tokens::{each_attribute, Tag};
+use crate::tokens::{each_attribute, mentions, Tag};
 use crate::visible::is_break;
 
 /// A page's own words about itself; all folded to a line, headings one a line, hrefs trimmed only.
@@ -35,16 +35,16 @@ struct Meta {
 }
 
 impl Meta {
-    fn of_kind(&mut self, kind: &[u8]) -> Option<&mut Option<String>> {
-        Some(match kind {
-            b"description" => &mut self.description,
-            b"og:description" => &mut self.og_description,
-            b"twitter:description" => &mut self.twitter_description,
-            b"keywords" => &mut self.keywords,
-            b"og:title" => &mut self.og_title,
-            b"content-language" => &mut self.content_language,
-            _ => return None,
-        })
+    fn of_kind(&mut self, kind: &str) -> Option<&mut Option<String>> {
+        let slots = [
+            ("description", &mut self.description),
+            ("og:description", &mut self.og_description),
+            ("twitter:description", &mut self.twitter_description),
+            ("keywords", &mut self.keywords),
+            ("og:title", &mut self.og_title),
+            ("content-language", &mut self.content_language),
+        ];
+        slots.into_iter().find(|(name, _)| kind.eq_ignore_ascii_case(name)).map(|(_, slot)| slot)
     }
 }
 
@@ -198,15 +198,14 @@ fn declare(meta: &mut Meta, element: u32, attributes: &[u8]) {
         note(&mut meta.lang, lang.filter(|lang| !lang.is_empty()).or(xml_lang));
     } else if element == names::NAME_LINK {
         let [rel, href] = sources(attributes, ["rel", "href"]);
-        let rel = rel.map(attribute_value).unwrap_or_default();
-        if rel.split(is_space).any(|each| each.eq_ignore_ascii_case("canonical")) {
+        let Some(rel) = rel.filter(|rel| rel.contains(&b'&') || mentions(rel, b"canonical")) else { return };
+        if attribute_value(rel).split(is_space).any(|each| each.eq_ignore_ascii_case("canonical")) {
             note(&mut meta.canonical, href.map(attribute_value));
         }
     } else {
         let [name, property, http_equiv, content] = sources(attributes, ["name", "property", "http-equiv", "content"]);
         for kind in [name, property, http_equiv].into_iter().flatten() {
-            let kind = attribute_value(kind).to_ascii_lowercase();
-            if let Some(slot) = meta.of_kind(kind.trim_matches(is_space).as_bytes()) {
+            if let Some(slot) = meta.of_kind(attribute_value(kind).trim_matches(is_space)) {
                 note(slot, content.map(attribute_value));
                 return;
             }

@@ -148,8 +148,9 @@ fn any_word<'a>(text: &'a [u8], mut visit: impl FnMut(Word<'a>) -> bool) -> bool
     false
 }
 
-/// Numbers of attributes: a class and an id, a role, and aria-modal.
-pub const NAMES: Range<usize> = 0..2;
+/// Numbers of attributes: a class, this and an id, a role, and aria-modal.
+const CLASS: usize = 0;
+pub const NAMES: Range<usize> = CLASS..2;
 pub const ROLE: usize = 2;
 pub const ARIA_MODAL: usize = 4;
 
@@ -193,20 +194,22 @@ pub fn decoded(value: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl Said {
-    /// What the attributes of one start tag say, as in the source.
+    /// What the attributes of one start tag say, as in the source; what each class says is remembered.
     #[inline(never)]
-    pub fn of(attributes: &[u8]) -> Self {
+    pub fn of(attributes: &[u8], classes: &mut Remembered) -> Self {
         let mut found = Self::default();
         let mut seen = 0u8;
         let mut stated = 0;
         each_attribute(attributes, |name, value| {
             let Some(number) = number_of(name).filter(|number| seen & 1 << number == 0) else { return };
             seen |= 1 << number;
-            let value = &*decoded(value);
-            if NAMES.contains(&number) {
-                found.add_names(value);
+            if number == CLASS {
+                let known = classes.number_by(value, Self::of_names);
+                found.add(classes.said(known));
+            } else if NAMES.contains(&number) {
+                found.add_names(&decoded(value));
             } else {
-                stated |= found.add_state(number, value);
+                stated |= found.add_state(number, &decoded(value));
             }
         });
         // The reference looks at states only where a word is watched, or a character reference could write one.
@@ -230,6 +233,11 @@ impl Said {
             found.marks.add(MARK_NEVER);
         }
         found
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.evidence |= other.evidence;
+        self.marks = self.marks.with(other.marks);
     }
 
     /// Whether it is an advert, or never content.
@@ -363,13 +371,7 @@ impl Remembered {
         number.checked_sub(1).map_or(&[], |before| &self.sources[self.known[before].0..self.known[number].0])
     }
 
-    /// The number of attributes, as in the source; 0 for none.
-    #[inline(always)]
-    pub fn number(&mut self, attributes: &[u8]) -> u32 {
-        self.number_by(attributes, Said::of)
-    }
-
-    /// The same where something else makes of the source what it says.
+    /// The number of attributes, as in the source, of which something makes what they say; 0 for none.
     #[inline(always)]
     pub fn number_by(&mut self, attributes: &[u8], make: impl FnOnce(&[u8]) -> Said) -> u32 {
         if attributes.is_empty() {
@@ -395,14 +397,15 @@ mod tests {
     use crate::names::{NAME_DIV, NAME_NAV};
 
     fn tag_evidence(element: u32, attributes: &[u8]) -> u8 {
-        element_evidence(element) | Said::of(attributes).evidence
+        element_evidence(element) | Said::of(attributes, &mut Remembered::default()).evidence
     }
 
     #[test]
     fn what_is_remembered_of_attributes_is_what_they_say() {
-        let mut remembered = Remembered::default();
+        let (mut remembered, mut classes) = (Remembered::default(), Remembered::default());
         for page in 0..3 {
             remembered.begin();
+            classes.begin();
             for turn in 0..20_000 {
                 let attributes = match turn % 4 {
                     0 => format!(" class=sidebar data-turn={}", turn % 97),
@@ -410,8 +413,9 @@ mod tests {
                     2 => " role=main".to_owned(),
                     _ => String::new(),
                 };
-                let number = remembered.number(attributes.as_bytes());
-                assert_eq!(*remembered.said(number), Said::of(attributes.as_bytes()));
+                let said = Said::of(attributes.as_bytes(), &mut classes);
+                let number = remembered.number_by(attributes.as_bytes(), |_| said);
+                assert_eq!(*remembered.said(number), said);
             }
         }
     }
