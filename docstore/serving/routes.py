@@ -199,12 +199,8 @@ async def get_page(
     def encoded(found: Document | None) -> bytes | None:
         return None if found is None else encode(found)
 
-    follows = {"follow_redirects": follow_redirects, "variants": variants, "follow_duplicates": follow_duplicates}
-    if versions == 1:
-        raw = await service.read_page(encoded, url, at, wanted, **follows)
-    else:
-        find = partial(service.store.get, url, at=at, versions=versions, families=wanted, **follows)
-        raw = await service.read(lambda: encoded(find()))
+    how = {"follow_redirects": follow_redirects, "variants": variants, "follow_duplicates": follow_duplicates}
+    raw = await service.read_page(encoded, url, at=at, versions=versions, families=wanted, **how)
     if raw is None:
         rejected = rejection_of(await service.read(service.store.history, url), at)
         said = None if rejected is None else rejected.newest.shown_verdict
@@ -232,7 +228,7 @@ async def has_page(context: RequestContext, service: Service, *, url: Url) -> Re
 @route("GET", "/v1/page/body", Role.READ, gives=bytes)
 async def get_body(context: RequestContext, service: Service, *, url: Url, at: At = None) -> Response:
     """The stored bytes of a page, as data."""
-    found: Document | None = await service.read_page(lambda page: page, url, at, ("page",))
+    found: Document | None = await service.read_page(lambda page: page, url, at=at, families=("page",))
     if found is None or found.body is None:
         raise absent(url)
     return Response(200, found.body, BODY_HEADERS)
@@ -347,22 +343,16 @@ async def find(
 async def rejected(context: RequestContext, service: Service) -> Response:
     """Captures that a policy rejected."""
 
-    def found() -> Iterator[Any]:
-        for one in queries.rejected(service.store.table, service.store.opened.values):
-            yield PAUSE if one is None else Rejected(*one)
-
-    return await stream(context, service, found)
+    found = queries.rejected(service.store.table, service.store.opened.values)
+    return await stream(context, service, lambda: (PAUSE if one is None else Rejected(*one) for one in found))
 
 
 @route("GET", "/v1/orphans", Role.READ, streams=True)
 async def orphans(context: RequestContext, service: Service) -> Response:
     """Rejected pages to fetch again."""
 
-    def found() -> Iterator[Any]:
-        for one in queries.orphans(service.store.table, service.store.opened.values):
-            yield PAUSE if one is None else one
-
-    return await stream(context, service, found)
+    found = queries.orphans(service.store.table, service.store.opened.values)
+    return await stream(context, service, lambda: (PAUSE if one is None else one for one in found))
 
 
 @route("GET", "/v1/urls", Role.READ, streams=True)

@@ -18,7 +18,8 @@ from docstore.model.types import Cell, Page, PutResult
 from docstore.reading.collapse import Similar
 from docstore.reading.documents import Document
 from docstore.serving import app as replays
-from docstore.serving.client import ROOM_BYTES
+from docstore.serving.client import ROOM_BYTES, RemoteCells, RemoteStore
+from docstore.serving.client_calls import endpoint_of
 from docstore.serving.routes import MOST_SIMILAR
 from docstore.serving.service import COMPARERS, SHORT_BYTES
 from docstore.serving.settings import Limits
@@ -302,6 +303,35 @@ def test_the_openapi_names_every_route(served: Serving) -> None:
     for path, operations in made["paths"].items():
         for operation in operations.values():
             assert operation["description"].startswith("Needs the role"), path
+
+
+def test_a_call_is_described_by_the_signature_of_the_method_of_the_store(served: Serving) -> None:
+    """Of each call that the client lists in one line, route, parameters and role come from that line."""
+    made = served.http.get("/v1/openapi.json").json()["paths"]
+    listed = [
+        found for one in (*vars(RemoteStore).values(), *vars(RemoteCells).values()) if (found := endpoint_of(one))
+    ]
+    assert len(listed) > 10
+    for one in listed:
+        operation = made[one.path][one.verb.lower()]
+        message = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        names = [*(parameter["name"] for parameter in operation.get("parameters", ())), *message.get("properties", {})]
+        assert names == [parameter.name for parameter in one.parameters], one.path
+        assert one.role.name.lower() in operation["description"], one.path
+    similar = made["/v1/similar"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert [*similar] == ["url", "body", "threshold", "limit"], "a URL and a body are one argument in Python"
+
+
+def test_a_row_is_named_by_its_url_or_its_key_and_by_one_of_them(served: Serving) -> None:
+    put(served, "https://named.example/")
+    key = served.store.cells.row_key("https://named.example/").decode()
+    found = [served.http.post("/v1/cells/read", json=row).json()["row"]["url"] for row in (
+        {"url": "https://named.example/"}, {"row_key": key},
+    )]  # fmt: skip
+    assert found == ["https://named.example/"] * 2
+    for wrong in ({}, {"url": "https://named.example/", "row_key": key}):
+        answer = served.http.post("/v1/cells/read", json=wrong)
+        assert answer.status_code == 400 and "url or row_key: one of them" in answer.text
 
 
 def test_markdown_of_a_page_is_served(served: Serving) -> None:
