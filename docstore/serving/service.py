@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -408,17 +408,6 @@ class Jobs:
         except TimeoutError:
             pass
         return running.job
-
-    async def follow(self, name: str, seconds: float) -> AsyncIterator[Job | None]:
-        """A job each time that it has changed, and its end; None after so many seconds without a change."""
-        seen = 0
-        while True:
-            job = await self.watch(name, seen, seconds)
-            if job.state != RUNNING:  # whatever its revision: its thread may not have come to raise it
-                yield job
-                return
-            yield None if job.revision == seen else job
-            seen = job.revision
 
     async def stop(self, seconds: float) -> None:
         """Ask all jobs to stop, and wait for them for some seconds."""

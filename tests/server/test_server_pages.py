@@ -344,12 +344,12 @@ def test_markdown_of_a_page_is_served(served: Serving) -> None:
     assert served.http.get("/v1/page/markdown", params={"url": "https://absent.example/"}).status_code == 404
 
 
-def test_verdicts_store_no_bodies(served: Serving) -> None:
+def test_pages_are_judged_without_storing_their_bodies(served: Serving) -> None:
     words = " ".join(f"elsewhere{number}" for number in range(90))
     pages = [{"url": f"https://ten.example/{number}", "body": f"<p>{words}", "fetched_at": AT} for number in range(2)]
     for page in pages:
         page["headers"] = [["Content-Type", "text/html"]]
-    results = served.http.post("/v1/verdicts", json={"pages": pages}).json()["results"]
+    results = served.http.post("/v1/pages", json={"pages": pages, "keep_body": False}).json()["results"]
     assert [(one["verdict"]["kind"], one["stored"]) for one in results] == [("new", "text"), ("exact", "text")]
     found = served.http.get("/v1/page", params={"url": "https://ten.example/0", "families": "page,text"}).json()
     assert "body" not in found["captures"][0] and found["captures"][0]["text"] == words

@@ -171,7 +171,7 @@ NOT_READ = {
     **dict.fromkeys(
         [
             ("POST", "/v1/page"), ("PUT", "/v1/page"), ("DELETE", "/v1/page"), ("POST", "/v1/pages"),
-            ("POST", "/v1/verdicts"), ("POST", "/v1/anchors"), ("POST", "/v1/cells/apply"),
+            ("POST", "/v1/anchors"), ("POST", "/v1/cells/apply"),
             ("POST", "/v1/cells/check-and-mutate"), ("POST", "/v1/cells/read-modify-write"), ("POST", "/v1/notes"),
             ("POST", "/v1/jobs"), ("DELETE", "/v1/jobs/{name}"),
         ],
