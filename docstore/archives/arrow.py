@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, SkippedEntry
 from docstore.archives.export import ExportReport, iso_date, record_id
 from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT
-from docstore.archives.selection import Selection, captures, in_step
+from docstore.archives.selection import Selection, captures, in_step, row_range
 from docstore.archives.source import modified_micros
 from docstore.archives.wacz import surt
 from docstore.archives.warc import TRUNCATED_HEADER, parse_date
@@ -43,7 +43,7 @@ from docstore.model.errors import CorruptionError, InvalidArgument, missing_extr
 from docstore.model.keys import resolve, url_of
 from docstore.model.plain import LAST_MICROS
 from docstore.model.types import Headers, Page, ReadSpec
-from docstore.reading.cells import Row, scan_range
+from docstore.reading.cells import Row
 from docstore.reading.documents import REDIRECT_STATUSES, Capture
 from docstore.storage.unreadable import Place
 from docstore.version import __version__
@@ -51,6 +51,7 @@ from docstore.version import __version__
 try:
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from publicsuffixlist import PublicSuffixList
 except ImportError as missing:
     raise missing_extra("Parquet", "arrow", missing) from missing
 
@@ -87,7 +88,7 @@ class Shown(NamedTuple):
         return capture.decode_note(self.notes.get(name, b"{}")).get(field)
 
     @property
-    def language(self) -> str | None:
+    def lang(self) -> str | None:
         """By the note `lang`, else as the page declares it."""
         noted = self.noted("lang", "lang")
         return str(noted) if noted else self.capture.lang or None
@@ -182,7 +183,7 @@ FULL: Final = (
     Column("headings", TEXT, "headings, one a line", _of("headings"), ("text",)),
     Column("published", TEXT, "when the page says it was published, ISO 8601, UTC", _of("published"), ("text",)),
     Column("declared_canonical", TEXT, "canonical URL that the page declares", _of("canonical"), ("text",)),
-    Column("language", WORD, "by the note `lang`, else as declared", lambda one: one.language, ("text", "note")),
+    Column("lang", WORD, "by the note `lang`, else as declared", lambda one: one.lang, ("text", "note")),
     Column("stored", WORD, "how: body, text, reference or confirmed", _judged(lambda it: it.stored), ("dedup",)),
     Column("verdict", WORD, "against other URLs, when written", _judged(lambda it: it.kind.value), ("dedup",)),
     Column("of_url", TEXT, "page that it duplicates", _judged(lambda it: _url(it.of_row_key)), ("dedup",)),
@@ -200,23 +201,11 @@ FULL: Final = (
     ),
     Column("checksum", pa.binary(), "of the body: scheme byte, digest", _of("checksum"), ("dedup",)),
     Column("text_checksum", pa.binary(), "of the text: scheme byte, digest", _of("text_checksum"), ("dedup",)),
-    Column(
-        "simhash",
-        pa.uint64(),
-        "of the text; similar texts differ in few bits",
-        lambda one: one.capture.simhash,
-        ("dedup",),
-    ),
-    Column(
-        "cluster", TEXT, "name of its cluster; null if it is alone", _placed(lambda it: it.cluster.hex()), ("cluster",)
-    ),
+    Column("simhash", pa.uint64(), "similar texts differ in few bits", lambda one: one.capture.simhash, ("dedup",)),
+    Column("cluster", TEXT, "name; null if the page is alone", _placed(lambda it: it.cluster.hex()), ("cluster",)),
     Column("canonical", TEXT, "canonical page of that cluster", _placed(lambda it: url_of(it.row_key)), ("cluster",)),
     Column(
-        "canonical_similarity",
-        pa.float64(),
-        "to the canonical page, exact, 0 to 1",
-        _placed(lambda it: it.similarity),
-        ("cluster",),
+        "canonical_similarity", pa.float64(), "to it, exact, 0 to 1", _placed(lambda it: it.similarity), ("cluster",)
     ),
     Column(
         "notes",
@@ -235,7 +224,7 @@ FINEWEB: Final = (
     Column("url", TEXT, "as it was fetched", lambda one: one.fetched_url, ("http",)),
     Column("date", TEXT, "when it was fetched, ISO 8601, UTC", _date),
     Column("file_path", TEXT, "null: docstore keeps no path of the archive", lambda one: None),
-    Column("language", TEXT, "by the note `lang`, else as declared", lambda one: one.language, ("text", "note")),
+    Column("language", TEXT, "by the note `lang`, else as declared", lambda one: one.lang, ("text", "note")),
     Column(
         "language_score",
         pa.float64(),
@@ -272,6 +261,17 @@ def _split(name: str) -> Callable[[Shown], object]:
     return lambda shown: getattr(urlsplit(shown.url), name) or None
 
 
+@cache
+def _suffixes(only_icann: bool) -> PublicSuffixList:
+    return PublicSuffixList(accept_unknown=False, only_icann=only_icann)
+
+
+def _by_suffix(name: str) -> Callable[[Shown], object]:
+    """The public suffix of the host, of registries alone or also of companies; or the name below it."""
+    method = "publicsuffix" if name.endswith("suffix") else "privatesuffix"
+    return lambda shown: getattr(_suffixes(name.startswith("regist")), method)(_host(shown.url) or "")
+
+
 _NTH: Final = ("2nd", "3rd", "4th", "5th")
 _BY_SUFFIX: Final = ("registry_suffix", "registered_domain", "private_suffix", "private_domain")
 _OF_WARC: Final = ("filename", "record_offset", "record_length", "segment")
@@ -284,7 +284,7 @@ CCINDEX: Final = (
         Column(f"url_host_{name}_last_part", TEXT, f"{name} last label of the host", _label(int(name[0])))
         for name in _NTH
     ),
-    *(_null(f"url_host_{name}", TEXT, "needs the list of public suffixes") for name in _BY_SUFFIX),
+    *(Column(f"url_host_{name}", TEXT, "by the public suffix list", _by_suffix(name)) for name in _BY_SUFFIX),
     Column(
         "url_host_name_reversed",
         TEXT,
@@ -368,11 +368,15 @@ def _batches(
     selection: Selection,
     keep: Callable[[bytes, int], bool] | None = None,
     report: ExportReport | None = None,
+    takes: Callable[[bytes], bool] | None = None,
+    batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     schema = _schema(columns)
     rows: list[Shown] = []
     size = 0
     for shown in _shown(store, {part for column in columns for part in column.reads}, selection, keep):
+        if takes is not None and not takes(shown.row_key):
+            break
         if columns is FINEWEB and not shown.capture.text:
             continue
         rows.append(shown)
@@ -381,7 +385,7 @@ def _batches(
         if report is not None:
             report.captures += 1
             report.body_bytes += body_bytes
-        if len(rows) == BATCH_ROWS or size >= BATCH_BYTES:
+        if len(rows) == BATCH_ROWS or size >= batch_bytes:
             yield _batch(rows, columns, schema)
             rows, size = [], 0
         del shown  # frees a long page before the next one is read
@@ -435,7 +439,7 @@ def _shown(
 
 def _rows(store: Store, selection: Selection, column: capture.Column) -> Iterator[Row]:
     """Rows with cells of a column; from a value on that cannot be read each row by itself, without those."""
-    start, end = scan_range(selection.prefix, selection.host)
+    start, end = row_range(selection)
     spec = ReadSpec((column[0],), column[1])
     try:
         for row in store.cells.scan(start=start, end=end, spec=spec):
@@ -475,6 +479,8 @@ def write_parquet(
     layout: str = "full",
     columns: Sequence[str] | None = None,
     keep: Callable[[bytes, int], bool] | None = None,
+    takes: Callable[[bytes], bool] | None = None,
+    group_bytes: int = ROW_GROUP_BYTES,
     on_progress: Callable[[ExportReport], None] | None = None,
 ) -> ExportReport:
     """Write the captures of a selection as Parquet, except those that cannot be read.
@@ -482,7 +488,8 @@ def write_parquet(
     Args:
         stream: need not be seekable.
         layout, columns: one of LAYOUTS; or names of columns of `full`, None for all of the layout.
-        keep: as in `export`.
+        keep, takes: as in `export`.
+        group_bytes: of a row group in memory.
         on_progress: called after each batch with the report so far.
     """
     chosen = LAYOUTS[layout] if columns is None else _chosen(columns)
@@ -499,10 +506,10 @@ def write_parquet(
         ) as writer,
     ):
         group: list[pa.RecordBatch] = []
-        for batch in _batches(store, chosen, selection, keep, report):
+        for batch in _batches(store, chosen, selection, keep, report, takes, min(BATCH_BYTES, group_bytes)):
             group.append(batch)
             del batch
-            if sum(one.nbytes for one in group) >= ROW_GROUP_BYTES:
+            if sum(one.nbytes for one in group) >= group_bytes:
                 _write_group(writer, group, schema)
                 group = []
             if on_progress is not None:

@@ -51,6 +51,7 @@ _CHECKS: dict[str, _Check] = {
     "str | Path": (lambda value: isinstance(value, str | os.PathLike), "a path"),
     "Iterable[str]": (_is_iterable, "an iterable of str"),
     "Sequence[int]": (_is_iterable, "a list of int"),
+    "Sequence[str]": (_is_iterable, "a list of str"),
     "Iterable[Page | tuple[str, bytes]]": (_is_iterable, "an iterable of Page, or of pairs of URL and body"),
     "Headers | Mapping[str, str]": (_is_iterable, "a mapping of str, or pairs of str"),
 }
