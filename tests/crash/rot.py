@@ -262,10 +262,12 @@ def main() -> int:
         large.parent.mkdir()
         make_small(small)
         singles = ([damage] for damage in single_damages(small, source, options.small_share))
-        works = [(small, read_all(small), chunk) for chunk in chunks(singles, 500)]
+        truth = read_all(small)
+        works = [(small, truth, chunk) for chunk in chunks(singles, 500)]
         if options.flips:
             make_large(large)
-            works += [(large, read_all(large), chunk) for chunk in chunks(many_flips(large, source, options.flips), 5)]
+            truth = read_all(large)
+            works += [(large, truth, chunk) for chunk in chunks(many_flips(large, source, options.flips), 5)]
         jobs = [pool.submit(partial(try_damages, keep=options.keep), *work) for work in works]
         for number, job in enumerate(jobs, 1):
             tried = job.result()
