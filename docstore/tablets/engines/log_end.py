@@ -100,7 +100,7 @@ def _live_logs(folder: Path) -> list[Path]:
     """The logs that LevelDB replays, oldest first: those from the number in its MANIFEST on."""
     try:
         manifest = (folder / (folder / "CURRENT").read_text("ascii").strip()).read_bytes()
-    except OSError:
+    except (OSError, ValueError):  # no such file, or no name: LevelDB refuses it
         return []
     first = 0
     for _, _, edit in _batches(manifest):
