@@ -82,7 +82,7 @@ def test_duckdb_asks_several_parquet_files(tmp_path: Path, monkeypatch: pytest.M
         sweep(store, SweepOptions())
         annotate(store, find_annotator("links", store, {}))
         (tmp_path / "parquet").mkdir()
-        for host in ("boost.org", "clang.llvm.org", "httpd.apache.org"):
+        for host in ("www.boost.org", "clang.llvm.org", "httpd.apache.org"):
             with (tmp_path / "parquet" / f"{host}.parquet").open("wb") as stream:
                 write_parquet(store, stream, Selection(host=host))
     monkeypatch.chdir(tmp_path)

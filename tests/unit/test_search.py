@@ -335,7 +335,7 @@ def test_pages_score_for_themselves_if_that_is_set(
     with open_store(tmp_path / "store", create=True, durability="none") as store:
         for host in ("a", "b", "c"):
             put(store, f"https://{host}.example/", "the falcon is a bird" if host != "c" else "no such animal", host)
-        poor = {name: 0.1 for name in worth}
+        poor = dict.fromkeys(worth, 0.1)
         for host, value in (("a", poor), ("b", worth), ("c", worth)):
             store.cells.put_notes([Note(f"https://{host}.example/", FIRST, note, encode_note("1", value))])
         index = store.search_index()
