@@ -45,7 +45,7 @@ MAX_WORDS = 25_000
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHELL_SIGNS = re.compile(r"[|<>&;$`*~(){}\\#\n]")
 EXIT_NOTE = re.compile(r"\s+# exit (\d+)$")
-LIBRARIES = {"dataframes.md": ("pyarrow", "duckdb", "pandas", "polars")}
+LIBRARIES = {"dataframes.md": ("pyarrow", "duckdb", "pandas", "polars"), "lectures.md": ("sklearn",)}
 """What the blocks of a page need and the core does not."""
 ELSEWHERE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -13,7 +13,7 @@ from docstore.cli import arguments
 from docstore.cli.arguments import declare
 
 SNIPPET_LENGTH = 200
-ANNOTATORS = ("lang", "keyphrases", "entities", "links", "quality")
+ANNOTATORS = ("lang", "keyphrases", "entities", "links", "quality", "domain")
 FRONTIER_ORDERS = ("rank", "inlinks", "host")
 SHOWN_CHARACTERS = 100
 
@@ -456,7 +456,8 @@ ANNOTATE_DESCRIPTION = """\
 Compute columns of stored captures and store them as notes: lang (language with
 score), keyphrases, entities (names of your lists), links (rank and in-links of
 pages, hub and authority, weight of the host), quality (figures by which data
-sets for language models choose texts), or an annotator from --python or an
+sets for language models choose texts), domain (the class of a text with its
+probability, as your examples teach it), or an annotator from --python or an
 installed package.  Only captures without a note of the annotator's version are
 read; a killed run resumes.  Crawls and servers may run at the same time.
 `docstore get URL --column note:lang` shows a note.  Exit code 8 if an annotator
@@ -467,6 +468,7 @@ docstore annotate lang
 docstore annotate lang quality
 docstore annotate lang keyphrases links --json
 docstore annotate entities --list company=companies.txt --list city=cities.txt
+docstore annotate domain --examples classes
 docstore annotate --python mymodule:sentiment
 """
 
@@ -477,6 +479,8 @@ def add_annotate_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--python MODULE:NAME*", about)
     about = "with entities: names to find, one on each line; may be repeated"
     declare(parser, "--list NAME=FILE*", about, arguments.setting)
+    about = "with domain: a folder in which each class has a folder of texts or HTML pages (extra classify)"
+    declare(parser, "--examples DIR", about)
     arguments.add_progress(parser)
     arguments.add_store(parser, "{name, version, captures, written, failed, error, seconds}, one object a line")
 

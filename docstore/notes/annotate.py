@@ -48,7 +48,7 @@ GROUP: Final = 256
 GROUP_BYTES: Final = 1 << 18
 """Bytes of notes after which a group is committed: a request to a server may have a megabyte."""
 LANG: Final = "lang"
-BUILT_IN: Final = (LANG, "keyphrases", "entities", "links", "quality")
+BUILT_IN: Final = (LANG, "keyphrases", "entities", "links", "quality", "domain")
 """Annotators of docstore."""
 ENTRY_POINTS: Final = "docstore.annotators"
 
@@ -220,14 +220,14 @@ def find_annotator(name: str, store: Store, lists: Mapping[str, Path]) -> Annota
     Args:
         name: of the annotator.
         store: to annotate.
-        lists: files of names by the name of the list, for `entities`.
+        lists: files of names by the name of the list, for `entities`; for `domain` the folder `examples`.
     Raises:
-        InvalidArgument: there is no such annotator, or it needs an extra or a list.
+        InvalidArgument: there is no such annotator, or it needs an extra, a list or examples.
     """
     if name in BUILT_IN:
         from docstore.notes import links, quality, words  # which import this file
 
-        makers = (words.language, words.keyphrases, words.entities, links.links, quality.quality)
+        makers = (words.language, words.keyphrases, words.entities, links.links, quality.quality, words.domain)
         return dict(zip(BUILT_IN, makers, strict=True))[name](store, lists)
     installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in installed:
@@ -268,11 +268,16 @@ def run_annotate(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"annotate takes the NAME of an annotator: {', '.join(BUILT_IN)}, or --python")
     if args.list and "entities" not in args.names:
         raise InvalidArgument("--list is only for the annotator entities; leave it out, or add entities")
+    if bool(args.examples) != ("domain" in args.names):
+        raise InvalidArgument(
+            "annotate domain needs --examples DIR, a folder of examples for each class, and no other does"
+        )
     failed = 0
     with ExitStack() as stack:
         store = open_in(stack, args)
         lists = {name: Path(file) for name, file in args.list}
-        annotators = [find_annotator(name, store, lists) for name in args.names]
+        examples = {"examples": Path(args.examples or "")}
+        annotators = [find_annotator(name, store, examples if name == "domain" else lists) for name in args.names]
         annotators += [load_annotator(path) for path in args.python]
         for annotator in annotators:
             with ExitStack() as progress:

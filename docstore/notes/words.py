@@ -1,4 +1,4 @@
-"""Annotators of texts: the language, the key phrases, and the names of lists.
+"""Annotators of texts: the language, the key phrases, the names of lists, and a class that examples teach.
 
 Words are those of `dedup.kernel.words`, by which pages are compared, for every script.
 
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 from blake3 import blake3
 
-from docstore.dedup.kernel import words
+from docstore.dedup.kernel import Kernel, words
 from docstore.model.capture import NOTE_FAMILY, TEXT_CHECKSUM, decode_note
 from docstore.model.errors import InvalidArgument, missing_extra
 from docstore.model.types import ReadSpec
@@ -114,8 +114,7 @@ def stop_words(store: Store) -> dict[str, frozenset[str]]:
         for (_, noted_lang), document in zip(group, documents, strict=True):
             if document is None or not document.text:
                 continue
-            read = words(document.text)[:MAX_WORDS]
-            distinct = {*read, *(a + b for a, b in pairwise(read) if is_unspaced(a[0]) and is_unspaced(b[0]))}
+            distinct = set(_features(document.text))
             for lang in {"", _primary(noted_lang or document.newest.lang or "")}:
                 counts.setdefault(lang, Counter()).update(distinct)
                 sizes[lang] += 1
@@ -331,3 +330,65 @@ def entity_finder(names: Iterable[str]) -> Callable[[Sequence[str]], Finds]:
         return sorted(matches, key=lambda match: (-int(match[1]), int(match[2])))
 
     return find
+
+
+# --- domain
+
+LEAST_CLASSES: Final = 2
+
+
+def domain(store: Store, lists: Mapping[str, Path]) -> Annotator:
+    """`domain`: the class of a text with its probability, by logistic regression of its weighted words.
+
+    The class is the folder of examples, of the folder `examples` in `lists`, whose texts have such words (tf-idf).
+    Another set of examples is another version, so that the next pass computes the notes again.  Needs the extra
+    `classify`.
+
+    Raises:
+        InvalidArgument: there are fewer than two classes with texts, or scikit-learn is not installed.
+    """
+    try:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+    except ImportError as error:
+        raise missing_extra("the annotator domain", "classify", error) from error
+    folder = lists["examples"]
+    kernel = Kernel(store.schema.extractor)
+    texts: list[str] = []
+    classes: list[str] = []
+    digest = blake3()
+    try:
+        for file in sorted(path for path in folder.glob("*/*") if path.is_file() and path.name[0] != "."):
+            body = file.read_bytes()
+            kind = "text/html" if file.suffix.lower() in (".html", ".htm") else "text/plain"
+            text = kernel.analyse(body, kind).main
+            if words(text):
+                texts.append(text)
+                classes.append(file.parent.name)
+                digest.update(f"{file.parent.name}\0{text}\0".encode("utf-8", "surrogatepass"))
+    except OSError as error:
+        raise InvalidArgument(f"the examples in {folder} cannot be read: {error}") from error
+    if len(set(classes)) < LEAST_CLASSES:
+        raise InvalidArgument(
+            f"{folder} must have two folders or more, one for each class, with files of text or HTML; found texts in "
+            f"{', '.join(sorted(set(classes))) or 'none'}"
+        )
+    vectorizer = TfidfVectorizer(analyzer=_features, sublinear_tf=True)
+    model = make_pipeline(vectorizer, LogisticRegression(max_iter=1000, class_weight="balanced"))
+    model.fit(texts, classes)
+
+    def of_document(document: Document) -> Fields | None:
+        if not document.text or not words(document.text):
+            return None
+        [shares] = model.predict_proba([document.text])
+        best = int(shares.argmax())
+        return {"domain": str(model.classes_[best]), "score": round(float(shares[best]), 3)}
+
+    return Annotator("domain", f"1-{digest.hexdigest(8)}", of_document)
+
+
+def _features(text: str) -> list[str]:
+    """Words, and pairs of characters of scripts without blanks."""
+    read = words(text)[:MAX_WORDS]
+    return [*read, *(a + b for a, b in pairwise(read) if is_unspaced(a[0]) and is_unspaced(b[0]))]

@@ -31,6 +31,8 @@ VERSIONS = {
     "warcprox": "warcprox==2.13.1",
     "cdx_toolkit": "cdx_toolkit==0.9.39",
     "memento_client": "memento_client==0.6.1",
+    "playwright": "playwright==1.65.2",
+    "datatrove": "datatrove==0.10.1 regex orjson",
 }
 INSTALL_SECONDS = 300
 SAME = b"the same bytes at each visit\n" * 20
@@ -79,14 +81,15 @@ def environment() -> Callable[[str], Environment]:
     """Makes the environment of a client, or takes the one that an earlier run made."""
 
     def make(client: str) -> Environment:
-        folder = ENVIRONMENTS / VERSIONS[client]
+        wanted = VERSIONS[client].split()
+        folder = ENVIRONMENTS / wanted[0]
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
             try:
                 subprocess.run(
                     [sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True, timeout=120
                 )
-                installing = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", VERSIONS[client]]
+                installing = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *wanted]
                 subprocess.run(installing, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS)
             except (subprocess.SubprocessError, OSError) as error:
                 said = getattr(error, "stderr", None) or str(error)

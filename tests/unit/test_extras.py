@@ -16,6 +16,7 @@ MISSING = [  # extra, its library, what needs it, a command
     ("search", "tantivy", "search", ["search", "rain"]),
     ("arrow", "pyarrow", "Parquet", ["export", "--format", "parquet", "--output", "pages"]),
     ("lang", "py3langid", "the annotator lang", ["annotate", "lang"]),
+    ("classify", "sklearn", "the annotator domain", ["annotate", "domain", "--examples", "."]),
     ("server", "jinja2", "`docstore serve`", ["serve", "--port", "0"]),
     ("hbase", "thriftpy2", "a store on HBase", ["stats", "--store", "hbase://127.0.0.1:1/table"]),
     ("spark", "pyspark", "the Spark engine", ["sweep", "--engine", "spark"]),

@@ -445,3 +445,31 @@ def test_the_frontier_leaves_out_traps_redirects_and_links_that_are_not_followed
     assert set(run("frontier").out.split()) == set(good)
     everything = {*good, *traps, URL + "moved", URL + "only-from-a-copy"}
     assert set(run("frontier", "--all").out.split()) == everything
+
+
+def test_a_class_is_learned_from_folders_of_examples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sklearn", reason="the extra docstore[classify] is not installed")
+    kinds = {
+        "kitchen": "Boil the rice, fry the onions and season the soup with salt and pepper.",
+        "harbour": "The ship left the dock at high tide and the sailors hoisted the sail.",
+    }
+    examples = tmp_path / "kinds"
+    for kind, text in kinds.items():
+        (examples / kind).mkdir(parents=True)
+        (examples / kind / "1.txt").write_text(text)
+        (examples / kind / "2.html").write_text(f"<title>{kind}</title><p>{text.lower()}")
+    terminal = Terminal(tmp_path / "s", capsys)
+    with docstore.open(tmp_path / "s", create=True) as store:
+        store.put_page("https://a.example/soup", b"<p>Season the soup, then boil onions.", headers=HTML)
+        store.put_page("https://a.example/tide", b"<p>At high tide sailors wait on a ship.", headers=HTML)
+        store.put_page("https://a.example/empty", b"<img src=x>", headers=HTML)
+    assert terminal("annotate", "domain", "--examples", str(examples), "--json").object()["written"] == 3
+    for name, kind in (("soup", "kitchen"), ("tide", "harbour")):
+        note = terminal("get", f"https://a.example/{name}", "--column", "note:domain", "--json").out
+        assert f'"domain": "{kind}"' in note.replace("\\", "")
+    assert terminal("annotate", "domain", "--examples", str(examples), "--json").object()["written"] == 0
+    (examples / "harbour" / "3.txt").write_text("A dock for fishing boats.")
+    assert terminal("annotate", "domain", "--examples", str(examples), "--json").object()["written"] == 3
+    assert terminal("annotate", "domain").code == terminal("annotate", "links", "--examples", str(examples)).code == 2
+    refused = terminal("annotate", "domain", "--examples", str(examples / "harbour"))
+    assert refused.code == 2 and "two folders or more" in refused.err

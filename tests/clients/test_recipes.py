@@ -1,0 +1,96 @@
+"""The recipes of examples/: each runs as its first lines say, with the library as its makers publish it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import docstore
+from docstore.archives.arrow import write_parquet
+from docstore.archives.ingest import IngestOptions, ingest
+from docstore.archives.selection import Selection
+from docstore.notes.annotate import annotate, find_annotator
+from docstore.sweep.job import SweepOptions, sweep
+from tests.clients.browser_pipe import program
+from tests.clients.conftest import ROOT, SAME, Environment, living_site
+from tests.serving import serving
+
+EXAMPLES = ROOT / "examples"
+SAMPLE = str(EXAMPLES / "sample-crawl.warc.gz")
+RUN_SECONDS = 180
+
+
+def run(example: str, environment: Environment, *arguments: str, **variables: str) -> str:
+    """Run a recipe in this interpreter, which has docstore, with the packages of an environment behind its own."""
+    [packages] = environment.folder.glob("lib/python*/site-packages")
+    path = os.pathsep.join((str(ROOT), *filter(None, sys.path), str(packages)))
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / example), *arguments],
+        env={**os.environ, **variables, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.skipif(program() is None, reason="no Chromium is installed")
+def test_playwright_writes_pages_through_the_client(environment: Callable[[str], Environment], tmp_path: Path) -> None:
+    installed = environment("playwright")
+    with living_site() as origin, serving(tmp_path / "store") as served:
+        browser = program() or ""
+        printed = run(
+            "playwright_example.py", installed, served.server.url, origin, f"{origin}?again", CHROMIUM=browser
+        )
+        first, second = (line.split() for line in printed.splitlines())
+        assert first[0] == "new" and second[0] == "exact" and second[2] == first[1]
+        document = served.store.get(origin)
+        assert document is not None and document.body is not None
+        assert document.body.startswith(b"<html>") and SAME.split(b"\n")[0] in document.body
+
+
+def test_a_step_of_datatrove_asks_a_store(environment: Callable[[str], Environment], tmp_path: Path) -> None:
+    installed = environment("datatrove")
+    text = " ".join(f"word{number}" for number in range(300))
+    texts = {"a": text, "b": text, "c": text.replace("word7 ", "other "), "d": text[::-1]}
+    (tmp_path / "in").mkdir()
+    with (tmp_path / "in" / "pages.jsonl").open("w") as file:
+        for name, content in texts.items():
+            url = f"https://{name}.example/"
+            file.write(json.dumps({"text": content, "id": name, "metadata": {"url": url}}) + "\n")
+    names = [str(tmp_path / name) for name in ("store", "in", "out")]
+    run("datatrove_example.py", installed, *names)
+    kept = [json.loads(line)["id"] for file in (tmp_path / "out").glob("*.jsonl") for line in file.open()]
+    assert kept == ["a", "d"]
+    names[2] = str(tmp_path / "again")
+    run("datatrove_example.py", installed, *names)
+    assert not [line for file in (tmp_path / "again").glob("*.jsonl") for line in file.open()]
+
+
+def test_duckdb_asks_several_parquet_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install '.[test]'")
+    with docstore.open(tmp_path / "store", create=True, durability="none") as store:
+        ingest(store, [SAMPLE], IngestOptions(anchors=True))
+        sweep(store, SweepOptions())
+        annotate(store, find_annotator("links", store, {}))
+        (tmp_path / "parquet").mkdir()
+        for host in ("www.boost.org", "clang.llvm.org", "httpd.apache.org"):
+            with (tmp_path / "parquet" / f"{host}.parquet").open("wb") as stream:
+                write_parquet(store, stream, Selection(host=host))
+    monkeypatch.chdir(tmp_path)
+    connection = duckdb.connect()
+    hosts, texts = (
+        connection.execute(statement).fetchall()
+        for statement in (EXAMPLES / "duckdb_example.sql").read_text().split(";")
+        if statement.strip()
+    )
+    assert hosts[0][0] == "www.boost.org" and hosts[0][1] > hosts[0][2] > 14
+    assert len(texts) == 5 and texts[0][2] >= texts[1][2] and all(float(rank) > 0 for _, rank, _ in texts)
