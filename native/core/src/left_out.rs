@@ -54,12 +54,17 @@ const IS_PANEL: u8 = 8;
 const SPECIAL: u16 = names::CHILDLESS | names::HEAD | names::HEADING | names::LEFT_OUT | names::BUTTON;
 
 /// By start tag: open elements on top that it ends.
-static ENDS: [&[u32]; KNOWN] = {
-    let mut ends: [&[u32]; KNOWN] = [&[]; KNOWN];
-    let mut place = 0;
+static ENDS: [[bool; KNOWN]; KNOWN] = {
+    let mut ends = [[false; KNOWN]; KNOWN];
+    let (mut place, mut number) = (0, 0);
     while place < IMPLIED.len() {
-        ends[IMPLIED[place].0 as usize] = IMPLIED[place].1;
-        place += 1;
+        let (element, ended) = IMPLIED[place];
+        if number < ended.len() {
+            ends[element as usize][ended[number] as usize] = true;
+            number += 1;
+        } else {
+            (place, number) = (place + 1, 0);
+        }
     }
     ends
 };
@@ -269,59 +274,54 @@ impl LeftOut {
         self.counts.clear();
         self.counts.resize(KNOWN, 0);
         (self.heads, self.headings) = (0, 0);
-        let (mut next_found, mut end, mut text) = (0, 0, 0);
-        // The end tag of the plain element that the tag before began.
-        let mut own_end = NOTHING;
-        for (number, &tag) in tags.iter().enumerate() {
+        let (mut next_found, mut number, mut end, mut text) = (0, 0, 0, 0);
+        while let Some(&tag) = tags.get(number) {
+            let at = number;
+            number += 1;
             text += tag.start - end;
             end = tag.end;
-            if tag.name == NOTHING {
-                continue;
-            }
             let element = tag.name >> 1;
             if tag.name & 1 == 1 {
-                if tag.name == own_end {
-                    own_end = NOTHING;
-                } else if self.stack.last().is_some_and(|top| top.element == element && top.is_plain) {
+                if self.stack.last().is_some_and(|top| top.element == element && top.is_plain) {
                     self.stack.pop();
                     self.counts[element as usize] -= 1;
                 } else if self.counts.get(element as usize).is_some_and(|&count| count != 0) && self.closes(element) {
                     self.text = text;
-                    while self.pop(tags, number, tag.name) != Some(element) {}
+                    while self.pop(tags, at, tag.name) != Some(element) {}
                 }
                 continue;
             }
-            let implied = ENDS.get(element as usize).copied().unwrap_or(&[]);
-            while self.stack.last().is_some_and(|top| implied.contains(&top.element)) {
-                self.text = text;
-                self.pop(tags, number, tag.name);
+            let kind = properties(tag.name);
+            if kind & names::ENDING != 0 {
+                let ended = &ENDS[element as usize];
+                while self.stack.last().is_some_and(|top| ended.get(top.element as usize) == Some(&true)) {
+                    self.text = text;
+                    self.pop(tags, at, tag.name);
+                }
             }
-            let found = self.found.get(next_found).filter(|found| found.0 as usize == number);
+            let found = self.found.get(next_found).filter(|found| found.0 as usize == at);
             next_found += usize::from(found.is_some());
             let meanings = found.map_or(0, |found| found.1);
-            let (is_panel, kind) = (meanings & IS_PANEL != 0, properties(tag.name));
-            let mut open = Open {
-                element,
-                tag: number as u32,
-                before: text,
-                why: None,
-                is_panel,
-                is_plain: kind & SPECIAL == 0 && meanings & !IS_PANEL == 0,
-                becomes: None,
-            };
-            if open.is_plain {
-                if tags.get(number + 1).is_some_and(|next| next.name == tag.name | 1) {
-                    own_end = tag.name | 1;
-                } else {
-                    self.push(open, kind);
-                }
+            let is_plain = kind & SPECIAL == 0 && meanings & !IS_PANEL == 0;
+            if let Some(next) = tags.get(number).filter(|next| is_plain && next.name == tag.name | 1) {
+                // It ends at once.
+                number += 1;
+                text += next.start - end;
+                end = next.end;
+                continue;
+            }
+            let (tag_number, is_panel) = (at as u32, meanings & IS_PANEL != 0);
+            let mut open =
+                Open { element, tag: tag_number, before: text, why: None, is_panel, is_plain, becomes: None };
+            if is_plain {
+                self.push(open, kind);
                 continue;
             }
             let attributes = tag.attributes(source);
             let is_hidden = meanings & HIDES != 0 && element != NAME_HTML && element != NAME_BODY && hides(attributes);
             if kind & names::CHILDLESS != 0 {
                 if is_hidden && kind & names::RAW != 0 && element != NAME_NOFRAMES {
-                    let (first, last, why) = (number, number, Why::Hidden);
+                    let (first, last, why) = (at, at, Why::Hidden);
                     self.spans.push(Span { tag, first, last, held: 0, is_closed: false, why, is_panel });
                 }
                 continue;

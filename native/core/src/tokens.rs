@@ -2,7 +2,7 @@
 //!
 //! One pass over UTF-8 bytes; every byte is looked at a bounded number of times.
 
-use crate::bytes::{find, is_blank};
+use crate::bytes::{self, find, is_blank};
 use crate::names::{self, Names, NOTHING};
 use crate::sixteen;
 use crate::wide::{self, equal_of_64, Bytes};
@@ -182,7 +182,9 @@ fn split_on<B: Bytes>(source: &[u8], tags: &mut Tags, names: &mut Names) {
         let tag = match source[at + 1] {
             byte if byte.is_ascii_alphabetic() => element::<B>(source, at, at + 1, 0, names, &mut frames),
             b'/' if at + 2 == source.len() => return,
-            b'/' if source[at + 2].is_ascii_alphabetic() => element::<B>(source, at, at + 2, 1, names, &mut frames),
+            b'/' if source[at + 2].is_ascii_alphabetic() => {
+                plain_end(source, at, names).unwrap_or_else(|| element::<B>(source, at, at + 2, 1, names, &mut frames))
+            }
             b'!' if source[at + 2..].starts_with(b"--") => Tag::comment(at, comment_end(source, at + 4)),
             b'!' | b'?' | b'/' => Tag::comment(at, (find(b'>', source, at + 2) + 1).min(source.len())),
             _ => {
@@ -196,6 +198,16 @@ fn split_on<B: Bytes>(source: &[u8], tags: &mut Tags, names: &mut Names) {
         }
         all.push(tag);
     }
+}
+
+/// The end tag at `at`, if it has a known name of up to seven small letters and nothing else.
+#[inline(always)]
+fn plain_end(source: &[u8], at: usize, names: &Names) -> Option<Tag> {
+    let eight = u64::from_le_bytes(*source[at + 2..].first_chunk()?);
+    let length = bytes::first(bytes::equal(eight, b'>'));
+    let number = names.known(eight & !(u64::MAX << (8 * length.min(7))))?;
+    let (attributes, end) = ((at + 2 + length) as u32, (at + 3 + length) as u32);
+    Some(Tag { start: at as u32, end, attributes, content: end, name: number << 1 | 1 }).filter(|_| length < 8)
 }
 
 /// The end of a comment whose content begins at `start`.

@@ -198,7 +198,11 @@ mod thirty_two {
 
         #[inline(always)]
         fn load(source: &[u8], place: usize) -> Self {
-            source[place..].first_chunk().map_or_else(|| of(&load_end(&source[place..])), of)
+            let rest = &source[place..];
+            match rest.first_chunk() {
+                Some(bytes) => of(bytes),
+                None => of(&load_end(rest)),
+            }
         }
 
         #[inline(always)]
