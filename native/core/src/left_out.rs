@@ -209,7 +209,8 @@ fn is_end_of_name(before: &[u8]) -> bool {
     let [rest @ .., last, b'h' | b'H'] = before else { return false };
     match last {
         b'-' => !rest.last_chunk::<4>().is_some_and(|rest| rest.eq_ignore_ascii_case(b"aria")),
-        _ => last.is_ascii_alphanumeric() || *last == b'_',
+        // A digit may end a character reference: `&#58hidden`.
+        _ => *last == b'_' || (last.is_ascii_alphabetic() && !last.is_ascii_hexdigit()),
     }
 }
 
