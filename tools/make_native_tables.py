@@ -205,6 +205,7 @@ FLAGS = {
     "HEAD": left_out.HEADS,
     "BUTTON": frozenset({"button"}),
     "SIGNED": frozenset({"a", "span"}),
+    "ENDING": frozenset(left_out.IMPLIED),
 }
 
 

@@ -13,7 +13,7 @@ use crate::scored::{self, Scored};
 use crate::shingle::{self, Sorter};
 use crate::simhash::simhash;
 use crate::sketch::{self, BAND_KEYS, BINS, SKETCH_BYTES};
-use crate::tokens::{self, Tag};
+use crate::tokens::{self, Tags};
 use crate::visible::visible;
 use crate::words::Words;
 
@@ -88,7 +88,7 @@ pub enum Outcome {
 pub struct Analyser {
     options: Options,
     names: Names,
-    tags: Vec<Tag>,
+    tags: Tags,
     left_out: LeftOut,
     flow: Flow,
     line: Flow,
@@ -106,7 +106,7 @@ impl Analyser {
         Self {
             options,
             names: Names::default(),
-            tags: Vec::new(),
+            tags: Tags::default(),
             left_out: LeftOut::default(),
             flow: Flow::default(),
             line: Flow::default(),

@@ -6,17 +6,17 @@ use crate::names::Names;
 use crate::shingle::{SAMPLE_LIMIT, SAMPLE_MODULUS};
 use crate::sketch::IN_ORDER;
 use crate::source::{Buffers, Source};
-use crate::tokens::{self, Tag};
+use crate::tokens::{self, Tags};
 
 /// Tags lie in order, within the source, and their parts within them.
 ///
 /// # Panics
 /// Where they do not.
 pub fn check_tokens(source: &[u8]) {
-    let mut tags: Vec<Tag> = Vec::new();
+    let mut tags = Tags::default();
     tokens::split(source, &mut tags, &mut Names::default());
     let mut before = 0;
-    for tag in &tags {
+    for tag in &tags.all {
         assert!(before <= tag.start as usize && tag.start < tag.end && tag.end as usize <= source.len());
         assert_eq!(source[tag.start as usize], b'<');
         assert!(tag.start < tag.content && tag.content <= tag.end);

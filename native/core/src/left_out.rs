@@ -15,8 +15,8 @@ use crate::page::{is_space, sources, values};
 use crate::references::decode;
 use crate::said::{declares, decoded};
 use crate::sixteen;
-use crate::tokens::{mentions, Tag};
-use crate::wide::{self, Bytes, Groups};
+use crate::tokens::{mentions, Tag, Tags};
+use crate::wide::{self, in_a_group_of_64, Bytes, Groups};
 
 const LINK_NAMES: [&str; 3] = ["editsection", "headerlink", "secedit"];
 const ACCORDIONS: [&str; 2] = ["accordion", "collapsible"];
@@ -54,12 +54,17 @@ const IS_PANEL: u8 = 8;
 const SPECIAL: u16 = names::CHILDLESS | names::HEAD | names::HEADING | names::LEFT_OUT | names::BUTTON;
 
 /// By start tag: open elements on top that it ends.
-static ENDS: [&[u32]; KNOWN] = {
-    let mut ends: [&[u32]; KNOWN] = [&[]; KNOWN];
-    let mut place = 0;
+static ENDS: [[bool; KNOWN]; KNOWN] = {
+    let mut ends = [[false; KNOWN]; KNOWN];
+    let (mut place, mut number) = (0, 0);
     while place < IMPLIED.len() {
-        ends[IMPLIED[place].0 as usize] = IMPLIED[place].1;
-        place += 1;
+        let (element, ended) = IMPLIED[place];
+        if number < ended.len() {
+            ends[element as usize][ended[number] as usize] = true;
+            number += 1;
+        } else {
+            (place, number) = (place + 1, 0);
+        }
     }
     ends
 };
@@ -131,7 +136,7 @@ const FREQUENT: [&str; 8] = ["class", "href", "title", "style", "https", "span",
 /// All but the content of raw elements is looked through at once: text has few of the words, and tags are short.
 struct FindWords<'a> {
     source: &'a [u8],
-    tags: &'a [Tag],
+    tags: &'a Tags,
     /// How many of the tags begin before the last word.
     passed: usize,
     found: &'a mut Vec<(u32, u8)>,
@@ -147,7 +152,7 @@ impl wide::Work for FindWords<'_> {
         let groups = *GROUPS.get_or_init(|| groups::of(KEYS.iter().map(|key| groups::as_written(key)), &FREQUENT));
         self.found.clear();
         let (mut kinds, mut begin) = (0, 0);
-        for tag in self.tags {
+        for tag in self.tags.special.iter().map(|&number| &self.tags.all[number as usize]) {
             kinds |= properties(tag.name);
             if tag.content != tag.end {
                 self.look::<B>(begin..tag.content as usize, &groups);
@@ -163,8 +168,8 @@ impl FindWords<'_> {
     /// Look through a part of the source.
     #[inline(always)]
     fn look<B: Bytes>(&mut self, part: Range<usize>, groups: &Groups<READ_AHEAD>) {
-        for start in part.clone().step_by(B::COUNT) {
-            let mut places = B::in_a_group(self.source, start, groups);
+        for start in part.clone().step_by(64) {
+            let mut places = in_a_group_of_64::<B, READ_AHEAD>(self.source, start, groups);
             while places != 0 && start + (places.trailing_zeros() as usize) < part.end {
                 self.read(start + places.trailing_zeros() as usize);
                 places &= places - 1;
@@ -184,10 +189,10 @@ impl FindWords<'_> {
         {
             return;
         }
-        while self.tags.get(self.passed).is_some_and(|tag| tag.start as usize <= place) {
+        while self.tags.all.get(self.passed).is_some_and(|tag| tag.start as usize <= place) {
             self.passed += 1;
         }
-        let Some(tag) = self.passed.checked_sub(1).map(|number| &self.tags[number]) else { return };
+        let Some(tag) = self.passed.checked_sub(1).map(|number| &self.tags.all[number]) else { return };
         if tag.name & 1 != 0 || !(tag.attributes..tag.content - 1).contains(&(place as u32)) {
             return;
         }
@@ -204,7 +209,8 @@ fn is_end_of_name(before: &[u8]) -> bool {
     let [rest @ .., last, b'h' | b'H'] = before else { return false };
     match last {
         b'-' => !rest.last_chunk::<4>().is_some_and(|rest| rest.eq_ignore_ascii_case(b"aria")),
-        _ => last.is_ascii_alphanumeric() || *last == b'_',
+        // A digit may end a character reference: `&#58hidden`.
+        _ => *last == b'_' || (last.is_ascii_alphabetic() && !last.is_ascii_hexdigit()),
     }
 }
 
@@ -230,10 +236,12 @@ pub struct LeftOut {
 impl LeftOut {
     /// Take out of a page's tags what is no text, and find its signs.
     #[inline(never)]
-    pub fn read<'a>(&'a mut self, source: &[u8], tags: &'a mut Vec<Tag>) -> Kept<'a> {
+    pub fn read<'a>(&'a mut self, source: &[u8], tags: &'a mut Tags) -> Kept<'a> {
         self.spans.clear();
         self.signs.clear();
-        if wide::run(FindWords { source, tags, passed: 0, found: &mut self.found }) {
+        let may_change = wide::run(FindWords { source, tags, passed: 0, found: &mut self.found });
+        let tags = &mut tags.all;
+        if may_change {
             self.find_spans(source, tags);
             self.renamed.drain(..).for_each(|(number, name)| tags[number].name = name);
         }
@@ -267,58 +275,54 @@ impl LeftOut {
         self.counts.clear();
         self.counts.resize(KNOWN, 0);
         (self.heads, self.headings) = (0, 0);
-        self.text = 0;
-        let (mut next_found, mut end) = (0, 0);
-        // The end tag of the plain element that the tag before began.
-        let mut own_end = NOTHING;
-        for (number, &tag) in tags.iter().enumerate() {
-            self.text += tag.start - end;
+        let (mut next_found, mut number, mut end, mut text) = (0, 0, 0, 0);
+        while let Some(&tag) = tags.get(number) {
+            let at = number;
+            number += 1;
+            text += tag.start - end;
             end = tag.end;
-            if tag.name == NOTHING {
-                continue;
-            }
             let element = tag.name >> 1;
             if tag.name & 1 == 1 {
-                if tag.name == own_end {
-                    own_end = NOTHING;
-                } else if self.stack.last().is_some_and(|top| top.element == element && top.is_plain) {
+                if self.stack.last().is_some_and(|top| top.element == element && top.is_plain) {
                     self.stack.pop();
                     self.counts[element as usize] -= 1;
                 } else if self.counts.get(element as usize).is_some_and(|&count| count != 0) && self.closes(element) {
-                    while self.pop(tags, number, tag.name) != Some(element) {}
+                    self.text = text;
+                    while self.pop(tags, at, tag.name) != Some(element) {}
                 }
                 continue;
             }
-            let implied = ENDS.get(element as usize).copied().unwrap_or(&[]);
-            while self.stack.last().is_some_and(|top| implied.contains(&top.element)) {
-                self.pop(tags, number, tag.name);
+            let kind = properties(tag.name);
+            if kind & names::ENDING != 0 {
+                let ended = &ENDS[element as usize];
+                while self.stack.last().is_some_and(|top| ended.get(top.element as usize) == Some(&true)) {
+                    self.text = text;
+                    self.pop(tags, at, tag.name);
+                }
             }
-            let found = self.found.get(next_found).filter(|found| found.0 as usize == number);
+            let found = self.found.get(next_found).filter(|found| found.0 as usize == at);
             next_found += usize::from(found.is_some());
             let meanings = found.map_or(0, |found| found.1);
-            let (is_panel, kind) = (meanings & IS_PANEL != 0, properties(tag.name));
-            let mut open = Open {
-                element,
-                tag: number as u32,
-                before: self.text,
-                why: None,
-                is_panel,
-                is_plain: kind & SPECIAL == 0 && meanings & !IS_PANEL == 0,
-                becomes: None,
-            };
-            if open.is_plain {
-                if tags.get(number + 1).is_some_and(|next| next.name == tag.name | 1) {
-                    own_end = tag.name | 1;
-                } else {
-                    self.push(open, kind);
-                }
+            let is_plain = kind & SPECIAL == 0 && meanings & !IS_PANEL == 0;
+            if let Some(next) = tags.get(number).filter(|next| is_plain && next.name == tag.name | 1) {
+                // It ends at once.
+                number += 1;
+                text += next.start - end;
+                end = next.end;
+                continue;
+            }
+            let (tag_number, is_panel) = (at as u32, meanings & IS_PANEL != 0);
+            let mut open =
+                Open { element, tag: tag_number, before: text, why: None, is_panel, is_plain, becomes: None };
+            if is_plain {
+                self.push(open, kind);
                 continue;
             }
             let attributes = tag.attributes(source);
             let is_hidden = meanings & HIDES != 0 && element != NAME_HTML && element != NAME_BODY && hides(attributes);
             if kind & names::CHILDLESS != 0 {
                 if is_hidden && kind & names::RAW != 0 && element != NAME_NOFRAMES {
-                    let (first, last, why) = (number, number, Why::Hidden);
+                    let (first, last, why) = (at, at, Why::Hidden);
                     self.spans.push(Span { tag, first, last, held: 0, is_closed: false, why, is_panel });
                 }
                 continue;
@@ -345,7 +349,7 @@ impl LeftOut {
             };
             self.push(open, kind);
         }
-        self.text += source.len() as u32 - end;
+        self.text = text + source.len() as u32 - end;
         while self.pop(tags, tags.len(), NOTHING).is_some() {}
     }
 

@@ -75,17 +75,25 @@ impl Names {
                 if start + 8 <= source.len() { bytes::load(source, start) } else { bytes::load_padded(source, start) };
             let as_written = word & (u64::MAX >> (64 - 8 * length));
             // Nearly all are written in small letters.
-            for key in [as_written, bytes::lower(as_written)] {
-                let mut slot = slot_of(key);
-                while self.known.keys[slot] != 0 {
-                    if self.known.keys[slot] == key {
-                        return u32::from(self.known.numbers[slot]);
-                    }
-                    slot = (slot + 1) % SLOTS;
-                }
+            let known = self.known(as_written).or_else(|| self.known(bytes::lower(as_written)));
+            if let Some(number) = known {
+                return number;
             }
         }
         self.other(&source[start..end])
+    }
+
+    /// The number of a known name of up to eight bytes in small letters, as an integer.
+    #[inline(always)]
+    pub fn known(&self, key: u64) -> Option<u32> {
+        let mut slot = slot_of(key);
+        while self.known.keys[slot] != 0 {
+            if self.known.keys[slot] == key {
+                return Some(u32::from(self.known.numbers[slot]));
+            }
+            slot = (slot + 1) % SLOTS;
+        }
+        None
     }
 
     /// The number of a name, in any case.

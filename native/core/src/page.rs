@@ -4,7 +4,7 @@ use crate::flow::{fold_line, Flow, Source};
 use crate::left_out::Kept;
 use crate::names::{self, properties};
 use crate::references;
-use crate::tokens::{each_attribute, mentions, Tag};
+use crate::tokens::{each_attribute, mentions, Tags};
 use crate::visible::is_break;
 
 /// A page's own words about itself; all folded to a line, headings one a line, hrefs trimmed only.
@@ -101,15 +101,24 @@ fn text_between(source: &[u8], kept: Kept, first: usize, last: usize, flow: &mut
 
 /// Read what a page declares.
 #[inline(never)]
-pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declared {
+pub fn read(source: &[u8], tags: &Tags, links: bool, flow: &mut Flow) -> Declared {
     let mut meta = Meta::default();
     let mut declared = Declared::default();
     let mut hidden_depth = 0usize;
     let mut anchor = None;
     let mut href = String::new();
+    let Tags { all: tags, special } = tags;
+    let every: Vec<u32>;
+    let numbers = if links {
+        every = (0..tags.len() as u32).collect();
+        &every
+    } else {
+        special
+    };
     let all = Kept { tags, signs: &[], headings: &[] };
     let wanted = names::HIDDEN | names::DECLARING | if links { names::LINKING } else { 0 };
-    for (number, tag) in tags.iter().enumerate() {
+    for number in numbers.iter().map(|&number| number as usize) {
+        let tag = &tags[number];
         let kind = properties(tag.name);
         if kind & wanted == 0 {
             continue;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::groups;
 use crate::tables::scorecard::{CONSENT, COPYRIGHT, CURRENCIES};
-use crate::wide::{self, Bytes, Groups};
+use crate::wide::{self, in_a_group_of_64, Bytes, Groups};
 
 /// Of the bits of a kind of words; `WORDS` has what each is worth.
 pub const OF_CONSENT: u8 = 1 << 1;
@@ -46,8 +46,10 @@ impl<F: FnMut(usize, u8)> wide::Work for Find<'_, F> {
     #[inline(always)]
     fn on<B: Bytes>(mut self) {
         let phrases = phrases();
-        for start in (0..self.text.len()).step_by(B::COUNT) {
-            let mut places = B::in_a_group(self.text, start, &phrases.groups);
+        // A copy can stay in registers.
+        let groups = phrases.groups;
+        for start in (0..self.text.len()).step_by(64) {
+            let mut places = in_a_group_of_64::<B, READ_AHEAD>(self.text, start, &groups);
             while places != 0 {
                 let place = start + places.trailing_zeros() as usize;
                 places &= places - 1;

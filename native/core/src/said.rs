@@ -377,7 +377,14 @@ impl Remembered {
         if attributes.is_empty() {
             return 0;
         }
-        let slot = (bytes::mixed(attributes) >> (64 - REMEMBERED.trailing_zeros())) as usize;
+        // The ends tell long ones apart, too.
+        let mixed = match (attributes.first_chunk::<32>(), attributes.last_chunk::<32>()) {
+            (Some(first), Some(last)) if attributes.len() > 64 => {
+                bytes::mixed(first).rotate_left(8) ^ bytes::mixed(last)
+            }
+            _ => bytes::mixed(attributes),
+        };
+        let slot = (mixed >> (64 - REMEMBERED.trailing_zeros())) as usize;
         let number = self.slots[slot] as usize;
         if number != 0 && &self.sources[self.known[number - 1].0..self.known[number].0] == attributes {
             return number as u32;

@@ -512,16 +512,18 @@ impl Scored {
             return;
         }
         let sums = combined::subtree_sums(page, page.blocks.iter().map(|block| block.weight));
+        let is_named = |kinds: &u8| kinds & OF_CONSENT != 0;
         let named = page.blocks.iter().zip(&self.words);
-        let named = named.map(|(block, kinds)| if kinds & OF_CONSENT != 0 { block.weight } else { 0 });
-        let of_consent = combined::subtree_sums(page, named);
+        let named = named.map(|(block, kinds)| if is_named(kinds) { block.weight } else { 0 });
+        let of_consent = self.words.iter().any(is_named).then(|| combined::subtree_sums(page, named));
         let is_advert = |(&evidence, &sum): (&u8, &u64)| {
             evidence & ADVERT != 0 && evidence & (MAIN | WHOLE) == 0 && sum * ADVERT_SHARE <= sums[0]
         };
         let mut never: Vec<bool> = page.evidence.iter().zip(&sums).map(is_advert).collect();
         for &element in &self.around.never {
             let is_page = sums[element] * WRAPPER_SHARE.1 > sums[0] * WRAPPER_SHARE.0;
-            never[element] |= !is_page || of_consent[element] * CONSENT_SHARE >= sums[element];
+            never[element] |=
+                !is_page || of_consent.as_ref().map_or(0, |sums| sums[element]) * CONSENT_SHARE >= sums[element];
         }
         for element in 1..never.len() {
             never[element] |= never[page.parents[element] as usize];

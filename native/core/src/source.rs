@@ -10,14 +10,14 @@ use crate::outline::Reading;
 use crate::page::{self, is_space, Declared};
 use crate::plateau::{self, Plateau};
 use crate::scored::Scored;
-use crate::tokens::{self, Tag};
+use crate::tokens::{self, Tag, Tags};
 use crate::visible::visible;
 use crate::Extractor;
 
 /// A page's source, cut at its markup.
 pub struct Source {
     text: String,
-    tags: Vec<Tag>,
+    tags: Tags,
     names: Names,
 }
 
@@ -38,7 +38,7 @@ impl Source {
     pub fn new(text: &str) -> Self {
         let text = text.replace('\0', "\u{fffd}");
         assert!(text.len() <= tokens::SOURCE_LIMIT_BYTES, "a source of {} bytes is too long", text.len());
-        let (mut tags, mut names) = (Vec::new(), Names::default());
+        let (mut tags, mut names) = (Tags::default(), Names::default());
         tokens::split(text.as_bytes(), &mut tags, &mut names);
         Self { text, tags, names }
     }
@@ -66,7 +66,7 @@ impl Source {
 
     /// The address in the first `base` element that has one.
     pub fn base(&self) -> Option<String> {
-        let mut bases = self.tags.iter().filter(|tag| tag.name == NAME_BASE << 1);
+        let mut bases = self.tags.all.iter().filter(|tag| tag.name == NAME_BASE << 1);
         bases.find_map(|tag| self.attribute(tag, "href")).map(|href| href.trim_matches(is_space).to_owned())
     }
 
@@ -76,7 +76,7 @@ impl Source {
             let kind = self.attribute(tag, "type").unwrap_or_default();
             kind.trim_matches(is_space).eq_ignore_ascii_case("application/ld+json")
         };
-        let scripts = self.tags.iter().filter(|tag| tag.name == NAME_SCRIPT << 1).filter(is_json_ld);
+        let scripts = self.tags.all.iter().filter(|tag| tag.name == NAME_SCRIPT << 1).filter(is_json_ld);
         scripts.map(|tag| &self.text[tag.content as usize..tag.end as usize]).filter(|text| !text.is_empty()).collect()
     }
 
@@ -176,7 +176,7 @@ mod tests {
                     long.<p>We use cookies \u{a9} $5</main><div class=nav id=x>again</div><footer>again</footer>";
         let source = Source::new(&text.repeat(3));
         let (mut rule, mut flow) = (crate::scored::Scored::default(), Flow::default());
-        rule.read_title(source.text.as_bytes(), &source.tags, &mut flow);
+        rule.read_title(source.text.as_bytes(), &source.tags.all, &mut flow);
         let (taken, _) = source.of_kept(|text, kept| rule.read(text, kept));
         rule.find::<true>(taken, &mut flow);
         let mut sums = vec![crate::tables::scorecard::ANY; rule.scores().len()];

@@ -2,7 +2,7 @@
 //!
 //! One pass over UTF-8 bytes; every byte is looked at a bounded number of times.
 
-use crate::bytes::{find, is_blank};
+use crate::bytes::{self, find, is_blank};
 use crate::names::{self, Names, NOTHING};
 use crate::sixteen;
 use crate::wide::{self, equal_of_64, Bytes};
@@ -45,6 +45,17 @@ impl Tag {
         Self { start: start as u32, end: end as u32, attributes: end as u32, content: end as u32, name: NOTHING }
     }
 }
+
+/// A page's tags and comments, in order.
+#[derive(Clone, Default)]
+pub struct Tags {
+    pub all: Vec<Tag>,
+    /// Numbers of those that say something by their names alone, as they were when the source was cut.
+    pub special: Vec<u32>,
+}
+
+/// Properties of special tags.
+const SPECIAL: u16 = names::HIDDEN | names::DECLARING | names::RAW | names::LEFT_OUT | names::BUTTON;
 
 /// Longest source whose places fit a tag.
 pub const SOURCE_LIMIT_BYTES: usize = u32::MAX as usize - 16;
@@ -115,6 +126,10 @@ impl<'a> Openings<'a> {
         (self.count, self.next) = (0, 0);
         while self.seen < end {
             let mut bits = equal_of_64::<B>(self.source, self.seen, b'<');
+            if bits == 0 {
+                self.seen += 64;
+                continue;
+            }
             let found = bits.count_ones() as usize;
             // Four are written in any case: there seldom are more, and how many there are is up to chance.
             let mut written = 0;
@@ -136,7 +151,7 @@ impl<'a> Openings<'a> {
 
 struct Split<'a> {
     source: &'a [u8],
-    tags: &'a mut Vec<Tag>,
+    tags: &'a mut Tags,
     names: &'a mut Names,
 }
 
@@ -151,13 +166,15 @@ impl wide::Work for Split<'_> {
 
 /// Cut a source at its markup.
 #[inline(never)]
-pub fn split(source: &[u8], tags: &mut Vec<Tag>, names: &mut Names) {
+pub fn split(source: &[u8], tags: &mut Tags, names: &mut Names) {
     wide::run(Split { source, tags, names });
 }
 
 #[inline(always)]
-fn split_on<B: Bytes>(source: &[u8], tags: &mut Vec<Tag>, names: &mut Names) {
-    tags.clear();
+fn split_on<B: Bytes>(source: &[u8], tags: &mut Tags, names: &mut Names) {
+    let Tags { all, special } = tags;
+    all.clear();
+    special.clear();
     let mut openings = Openings::new(source);
     let mut frames = None;
     let mut place = 0;
@@ -165,7 +182,9 @@ fn split_on<B: Bytes>(source: &[u8], tags: &mut Vec<Tag>, names: &mut Names) {
         let tag = match source[at + 1] {
             byte if byte.is_ascii_alphabetic() => element::<B>(source, at, at + 1, 0, names, &mut frames),
             b'/' if at + 2 == source.len() => return,
-            b'/' if source[at + 2].is_ascii_alphabetic() => element::<B>(source, at, at + 2, 1, names, &mut frames),
+            b'/' if source[at + 2].is_ascii_alphabetic() => {
+                plain_end(source, at, names).unwrap_or_else(|| element::<B>(source, at, at + 2, 1, names, &mut frames))
+            }
             b'!' if source[at + 2..].starts_with(b"--") => Tag::comment(at, comment_end(source, at + 4)),
             b'!' | b'?' | b'/' => Tag::comment(at, (find(b'>', source, at + 2) + 1).min(source.len())),
             _ => {
@@ -174,8 +193,21 @@ fn split_on<B: Bytes>(source: &[u8], tags: &mut Vec<Tag>, names: &mut Names) {
             }
         };
         place = tag.end as usize;
-        tags.push(tag);
+        if names::properties(tag.name) & SPECIAL != 0 {
+            special.push(all.len() as u32);
+        }
+        all.push(tag);
     }
+}
+
+/// The end tag at `at`, if it has a known name of up to seven small letters and nothing else.
+#[inline(always)]
+fn plain_end(source: &[u8], at: usize, names: &Names) -> Option<Tag> {
+    let eight = u64::from_le_bytes(*source[at + 2..].first_chunk()?);
+    let length = bytes::first(bytes::equal(eight, b'>'));
+    let number = names.known(eight & !(u64::MAX << (8 * length.min(7))))?;
+    let (attributes, end) = ((at + 2 + length) as u32, (at + 3 + length) as u32);
+    Some(Tag { start: at as u32, end, attributes, content: end, name: number << 1 | 1 }).filter(|_| length < 8)
 }
 
 /// The end of a comment whose content begins at `start`.
@@ -276,7 +308,11 @@ fn tag_end<B: Bytes>(mut bytes: B, source: &[u8], mut start: usize, mut place: u
             }
             let is_first = equals & left & (here - 1) == here >> 1 && left & here >> 2 != 0;
             if !is_first || NAME_ENDS[source[start + at - 2] as usize] {
-                return attributes_end(source, place);
+                match next_attribute(source, place) {
+                    (end, true) => return end,
+                    (next, false) => place = next,
+                }
+                break;
             }
             let closing = u64::MAX << at << 1 & if double & here != 0 { double } else { single };
             if closing == 0 {
@@ -290,7 +326,10 @@ fn tag_end<B: Bytes>(mut bytes: B, source: &[u8], mut start: usize, mut place: u
             return source.len();
         }
         if place == start {
-            return attributes_end(source, place);
+            match next_attribute(source, place) {
+                (end, true) => return end,
+                (next, false) => place = next,
+            }
         }
         start = place;
         bytes = B::load(source, start);
@@ -300,16 +339,25 @@ fn tag_end<B: Bytes>(mut bytes: B, source: &[u8], mut start: usize, mut place: u
 /// The place of the `>` that ends the tag whose attributes begin at `place`, or the end of the source.
 pub fn attributes_end(source: &[u8], mut place: usize) -> usize {
     loop {
-        let Some(&byte) = source.get(place) else { return source.len() };
-        if byte == b'>' {
-            return place;
+        match next_attribute(source, place) {
+            (end, true) => return end,
+            (next, false) => place = next,
         }
-        if is_blank(byte) || byte == b'/' {
-            place += 1;
-            continue;
-        }
-        place = attribute_end(source, place, &mut |_, _| {});
     }
+}
+
+/// The place behind the attribute from `place` on; or what `attributes_end` gives, if there is none.
+fn next_attribute(source: &[u8], mut place: usize) -> (usize, bool) {
+    while let Some(&byte) = source.get(place) {
+        if byte == b'>' {
+            return (place, true);
+        }
+        if !is_blank(byte) && byte != b'/' {
+            return (attribute_end(source, place, &mut |_, _| {}), false);
+        }
+        place += 1;
+    }
+    (source.len(), true)
 }
 
 /// The place behind the attribute whose name begins at `start`; tells where its name and its value lie.

@@ -110,6 +110,16 @@ pub fn equal_of_64<B: Bytes>(source: &[u8], place: usize, byte: u8) -> u64 {
     bits
 }
 
+/// What `Bytes::in_a_group` gives of up to sixty-four bytes from `place` on.
+#[inline(always)]
+pub fn in_a_group_of_64<B: Bytes, const N: usize>(text: &[u8], place: usize, groups: &Groups<N>) -> u64 {
+    let mut bits = 0;
+    for ahead in (0..64).step_by(B::COUNT) {
+        bits |= B::in_a_group(text, place + ahead, groups) << ahead;
+    }
+    bits
+}
+
 /// A loop over bytes; `on` is to be marked `inline(always)`, with all that it calls for `B`.
 pub trait Work {
     type Made;
@@ -188,7 +198,11 @@ mod thirty_two {
 
         #[inline(always)]
         fn load(source: &[u8], place: usize) -> Self {
-            source[place..].first_chunk().map_or_else(|| of(&load_end(&source[place..])), of)
+            let rest = &source[place..];
+            match rest.first_chunk() {
+                Some(bytes) => of(bytes),
+                None => of(&load_end(rest)),
+            }
         }
 
         #[inline(always)]
