@@ -49,12 +49,12 @@ def urls(folder: Path) -> list[str]:
 def write_lines(store: docstore.DocumentStore, output: str, selection: Selection, stop_at: int = 0) -> None:
     """Export in shards of about two captures; with `stop_at` that shard is interrupted."""
 
-    def write(stream: BinaryIO, part: Selection, keep: Any, takes: Any) -> ExportReport:
+    def write(stream: BinaryIO, part: Selection, **how: Any) -> ExportReport:
         def stop(report: ExportReport) -> None:
             if stop_at and len(shards.shards) == stop_at and report.captures == 1:
                 raise KeyboardInterrupt
 
-        return export(store, JsonLinesExport(stream), part, keep=keep, takes=takes, on_progress=stop)
+        return export(store, JsonLinesExport(stream), part, on_progress=stop, **how)
 
     shards = Shards(output, {}, 3000, None)
     shards.write(store, selection, write)
@@ -211,10 +211,10 @@ def test_two_shards_with_the_same_page_give_it_once(run: Terminal, tmp_path: Pat
 def test_a_manifest_says_whether_the_export_was_complete(run: Terminal, tmp_path: Path) -> None:
     with docstore.open(run.store) as store:
 
-        def write(stream: BinaryIO, part: Selection, keep: Any, takes: Any) -> ExportReport:
+        def write(stream: BinaryIO, part: Selection, **how: Any) -> ExportReport:
             if shards.shards:
                 raise KeyboardInterrupt
-            return export(store, WarcExport(stream), part, keep=keep, takes=takes)
+            return export(store, WarcExport(stream), part, **how)
 
         shards = Shards(str(tmp_path / "pages.warc.gz"), {}, None, 2)
         with pytest.raises(KeyboardInterrupt):
