@@ -165,10 +165,14 @@ def test_a_file_of_paths_goes_in_with_a_base_and_several_processes(files: Files,
     for number, name in enumerate(names):
         files.content[f"/{name}"] = crawl(tmp_path / "one.warc.gz", 3 * number)
     files.content["/warc.paths.gz"] = gzip.compress("".join(f"{name}\n" for name in names).encode())
-    words = ("--files-from", f"{files.url}/warc.paths.gz", "--base", f"{files.url}/", "--jobs", "2", "--json")
-    report = run("ingest", *words, "--create").object()
+    # The recipe of docs/formats.md, with this server and this list.
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")
+    recipe = next(line for line in page.splitlines() if line.startswith("docstore ingest --files-from paths.txt"))
+    recipe = recipe.replace("https://data.commoncrawl.org", files.url)
+    words = recipe.replace("paths.txt", f"{files.url}/warc.paths.gz").split()[2:]
+    report = run("ingest", *words, "--json").object()
     assert (report["pages"], report["files"], report["done_bytes"]) == (9, 3, report["file_bytes"])
-    again = run("ingest", *words).object()
+    again = run("ingest", *words, "--json").object()
     assert (again["pages"], again["known"]) == (9, 9)
     wrong = run("ingest", "--files-from", f"{files.url}/warc.paths.gz", "--base", f"{files.url}/none")
     assert wrong.code == 2 and "/none/crawl-data/segment/0.warc.gz: HTTP Error 404" in wrong.err
