@@ -12,6 +12,7 @@ import errno
 import gzip
 import io
 import json
+import logging
 import os
 import re
 import time
@@ -168,7 +169,10 @@ def _object_store(name: str) -> tuple[Any, str]:
         import fsspec
 
         with _translated("open", name):
-            return fsspec.filesystem(scheme.lower()), path
+            files = fsspec.filesystem(scheme.lower())
+        # What such a library logs, the error says as well.
+        logging.getLogger(type(files).__module__.partition(".")[0]).addHandler(logging.NullHandler())
+        return files, path
     except ImportError as missing:
         raise missing_extra(f"{scheme.lower()}://", EXTRAS[scheme.lower()], missing) from missing
 
