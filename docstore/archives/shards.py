@@ -56,7 +56,11 @@ class Shards:
         self.is_complete = False
         if exists(self.manifest):
             with open_input(self.manifest) as stream:
-                head, *lines = map(json.loads, stream.read().splitlines())
+                lines = stream.read().splitlines()
+            try:
+                head, *lines = map(json.loads, lines)
+            except ValueError as error:
+                raise InvalidArgument(f"{self.manifest} is no manifest ({error}); name another --output") from error
             if head.get("options") != self._head["options"]:
                 raise InvalidArgument(
                     f"{self.manifest} is of an export with other options; repeat those, or name another --output"

@@ -164,6 +164,8 @@ def test_shards_of_another_export_are_not_mixed_with_these(run: Terminal, tmp_pa
     for words in (["--shards", "3"], ["--shards", "2", "--status", "200"], ["--shard-size", "1MB"]):
         answer = run("export", "--output", output, *words)
         assert answer.code == 2 and "pages.manifest.jsonl is of an export with other options" in answer.err
+    (tmp_path / "pages.manifest.jsonl").write_bytes(b"")
+    assert "is no manifest" in run("export", "--output", output, "--shards", "2").err
     (tmp_path / "pages.manifest.jsonl").unlink()
     answer = run("export", "--output", output, "--shards", "2")
     assert answer.code == 2 and "remove the old shards" in answer.err
