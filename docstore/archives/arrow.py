@@ -191,11 +191,7 @@ FULL: Final = (
     Column("contains_url", TEXT, "page inside it", _judged(lambda it: _url(it.contains_row_key)), ("dedup",)),
     Column("previous", WORD, "against its version before", _judged(lambda it: it.previous.value), ("dedup",)),
     Column(
-        "previous_similarity",
-        pa.float64(),
-        "to the version before, exact, 0 to 1",
-        _judged(lambda it: it.previous_similarity),
-        ("dedup",),
+        "previous_similarity", pa.float64(), "exact, 0 to 1", _judged(lambda it: it.previous_similarity), ("dedup",)
     ),
     Column("checksum", pa.binary(), "of the body: scheme byte, digest", _of("checksum"), ("dedup",)),
     Column("text_checksum", pa.binary(), "of the text: scheme byte, digest", _of("text_checksum"), ("dedup",)),
@@ -224,11 +220,7 @@ FINEWEB: Final = (
     Column("file_path", TEXT, "null: docstore keeps no path of the archive", lambda one: None),
     Column("language", TEXT, "by the note `lang`, else as declared", lambda one: one.lang, ("text", "note")),
     Column(
-        "language_score",
-        pa.float64(),
-        "of the note `lang`, 0 to 1; else null",
-        lambda one: _number(one.noted("lang", "score")),
-        ("note",),
+        "language_score", pa.float64(), "of the note `lang`", lambda one: _number(one.noted("lang", "score")), ("note",)
     ),
     Column(
         "token_count",

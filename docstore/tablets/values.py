@@ -1,6 +1,6 @@
 """Values of cells: inline in the cell up to 512 bytes, else in records of segments.
 
-An appended value can be fetched at once, and is durable after `sync`.  The committer calls `sync`, and then writes the
+An appended value can be fetched at once.  The committer makes dictionaries and records durable, and then writes the
 rows.  Fetching decodes in one native call; the Python code below it decodes columns of users, and reports damage.
 """
 
@@ -19,7 +19,7 @@ from docstore.model.format import (
     INLINE_LIMIT_BYTES,
 )
 from docstore.model.pointers import PagePointer
-from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation
+from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Mutation
 from docstore.storage.bases import Base, NewValue, StoredValue
 from docstore.storage.cache import LruCache, Memory
 from docstore.storage.values import (
@@ -131,14 +131,6 @@ class LocalValues:
         else:
             return
         self.records.append([record])
-
-    def sync(self, durability: Durability) -> None:
-        """Make appended values durable at a level, before their rows are committed."""
-        self.dictionaries.sync()
-        if durability is Durability.SYNC:
-            self.records.sync()
-        else:
-            self.records.flush()
 
     def forget_dictionaries(self) -> None:
         """Drop cached dictionaries in use and refs of bases, because compaction has changed them."""

@@ -25,6 +25,7 @@ def truth(small: Path) -> Truth:
 
 def test_a_damaged_byte_and_a_cut_or_missing_file_give_no_wrong_answer(small: Path, truth: Truth) -> None:
     singles = [[damage] for damage in single_damages(small, Random(39), 0.0005)]
+    singles += [[Damage("flipped", "engine/CURRENT", 11, 7)], [Damage("flipped", "FORMAT", 3, 7)]]
     tried = try_damages(small, truth, [*singles, *many_flips(small, Random(39), 50)])
     assert tried.faults == []
     outcomes = {name for counts in tried.outcomes.values() for name in counts}

@@ -83,9 +83,9 @@ def everything(store: docstore.DocumentStore) -> Captures:
     return found
 
 
-def parquet(store: Any, layout: str = "full", **selection: Any) -> io.BytesIO:
+def parquet(store: Any, layout: str = "full", group_bytes: int = arrow.ROW_GROUP_BYTES, **selection: Any) -> io.BytesIO:
     stream = io.BytesIO()
-    arrow.write_parquet(store, stream, Selection(**selection), layout=layout)
+    arrow.write_parquet(store, stream, Selection(**selection), layout=layout, group_bytes=group_bytes)
     stream.seek(0)
     return stream
 
@@ -381,14 +381,13 @@ def test_hosts_are_split_at_public_suffixes(
 def test_row_groups_are_cut_by_size_and_words_have_dictionaries(
     store: docstore.DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrow, "ROW_GROUP_BYTES", 1 << 20)
     monkeypatch.setattr(arrow, "BATCH_BYTES", 1 << 18)
     source = os.urandom(1 << 20)
     kind = (("Content-Type", "image/png"),)
     bodies = [source[number : number + 50_000] for number in range(100)]
     pages = [Page(f"https://{n % 7}.example/{n}", body, headers=kind, fetched_at=T0) for n, body in enumerate(bodies)]
     list(store.put_pages(pages))
-    metadata = pq.read_metadata(parquet(store))
+    metadata = pq.read_metadata(parquet(store, group_bytes=1 << 20))
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     assert 4 <= len(groups) <= 5 and all(group.total_byte_size < 1.4e6 for group in groups)
     for group in groups:
@@ -405,7 +404,6 @@ def test_row_groups_are_cut_by_size_and_words_have_dictionaries(
 def test_memory_of_an_export_is_that_of_one_row_group(
     store: docstore.DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrow, "ROW_GROUP_BYTES", 2 << 20)
     monkeypatch.setattr(arrow, "BATCH_BYTES", 1 << 18)
     source = os.urandom(1 << 20)
     list(store.put_pages([Page(f"https://a.example/{n}", source[n:], fetched_at=T0) for n in range(40)]))
@@ -414,7 +412,7 @@ def test_memory_of_an_export_is_that_of_one_row_group(
     pa.set_memory_pool(pool)
     try:
         with open(os.devnull, "wb") as stream:  # noqa: PTH123
-            assert arrow.write_parquet(store, stream, Selection()).body_bytes > 39 << 20
+            assert arrow.write_parquet(store, stream, Selection(), group_bytes=2 << 20).body_bytes > 39 << 20
     finally:
         pa.set_memory_pool(before)
     assert pool.max_memory() < 16 << 20

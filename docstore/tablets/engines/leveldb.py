@@ -18,12 +18,14 @@ So a range is compacted when the rewritten bytes are in proportion to its delete
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,8 +73,10 @@ from docstore.tablets.engines.cellkeys import (
     column_head,
     take_keys,
 )
+from docstore.tablets.engines.log_end import cut_unsynced_end, has_gap
 from docstore.tablets.reserve import RECOVERY_BYTES, recovery_bytes
 
+_LOG = logging.getLogger(__name__)
 _CUT_TABLE = re.compile(r"(\d+\.(?:ldb|sst)): (?:Invalid argument|No such file)")
 """LevelDB maps its tables, and reads where their end should be: a table that is shorter gives EINVAL."""
 _DAMAGED = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
@@ -346,17 +350,25 @@ class LevelDBEngine:
         self._call = self._handle.call
 
     def _open_database(self) -> Any:
+        open_database = partial(
+            plyvel.DB,
+            str(self.path),
+            create_if_missing=self._create,
+            paranoid_checks=True,
+            block_size=_BLOCK_BYTES,
+            # No Bloom filters: only `get` asks them, and each `get` that meets two tables, filter or not, makes
+            # LevelDB compact (decision 0026).
+            write_buffer_size=max(self._memory.share("memtable"), _LEAST_BUFFER_BYTES),
+            lru_cache_size=self._memory.share("blocks"),
+        )
         try:
-            database = plyvel.DB(
-                str(self.path),
-                create_if_missing=self._create,
-                paranoid_checks=True,
-                block_size=_BLOCK_BYTES,
-                # No Bloom filters: only `get` asks them, and each `get` that meets two tables, filter or not, makes
-                # LevelDB compact (decision 0026).
-                write_buffer_size=max(self._memory.share("memtable"), _LEAST_BUFFER_BYTES),
-                lru_cache_size=self._memory.share("blocks"),
-            )
+            if has_gap(self.path):  # LevelDB would lose a commit, and replay those behind it
+                self._cut_log(plyvel.CorruptionError("zeros between the records of the log"))
+            try:
+                database = open_database()
+            except plyvel.CorruptionError as error:
+                self._cut_log(error)
+                database = open_database()
             # LevelDB does not sync the new name of CURRENT.  If a power loss took it back, what is synced from here on
             # to the new log could be found only through a manifest that may have been removed, or was never synced.
             Files().sync_folder(self.path)
@@ -366,6 +378,11 @@ class LevelDBEngine:
             raise self._opening_error(error) from error
         self._create = False
         return database
+
+    def _cut_log(self, error: Exception) -> None:
+        if not (cut := cut_unsynced_end(self.path)):
+            raise error
+        _LOG.warning("a power loss left zeros in LevelDB's log; cut off: %s", cut)
 
     def _opening_error(self, error: Exception) -> DocstoreError:
         text = str(error)
