@@ -112,10 +112,8 @@ class Column(NamedTuple):
 
 
 TEXT: Final = pa.string()
-WORD: Final = pa.dictionary(pa.int32(), pa.string())
-"""A string of which few different ones exist."""
-TIME: Final = pa.timestamp("us", "UTC")
-"""Microseconds since 1970 in UTC; docstore has whole milliseconds."""
+WORD: Final = pa.dictionary(pa.int32(), pa.string())  # a string of which few different ones exist
+TIME: Final = pa.timestamp("us", "UTC")  # docstore has whole milliseconds
 HEADERS: Final = pa.list_(pa.struct([("name", TEXT), ("value", TEXT)]))
 _DICTIONARIES: Final = {WORD: ("{}",), HEADERS: ("{}.list.element.name", "{}.list.element.value")}
 
@@ -317,7 +315,6 @@ MARKDOWN: Final = Column(
     "markdown", TEXT, "main text as Markdown", lambda one: one.capture.markdown(one.row_key), ("text", "http", "page")
 )
 LAYOUTS: Final = {"full": FULL, "fineweb": FINEWEB, "ccindex": CCINDEX, "markdown": (*FULL, MARKDOWN)}
-"""By name; `markdown` is `full` and a column that is made on reading."""
 
 
 # --- record batches
@@ -337,7 +334,8 @@ def to_arrow(
             f"where must be a docstore.Selection, such as Selection(host='a.example'), not {where!r:.100}"
         )
     chosen = _chosen(columns)
-    return pa.RecordBatchReader.from_batches(_schema(chosen), _batches(store, chosen, where or Selection()))
+    batches = _batches(store, chosen, where or Selection(), ExportReport())
+    return pa.RecordBatchReader.from_batches(_schema(chosen), batches)
 
 
 def _chosen(names: Sequence[str] | None) -> tuple[Column, ...]:
@@ -358,8 +356,8 @@ def _batches(
     store: Store,
     columns: Sequence[Column],
     selection: Selection,
+    report: ExportReport,
     keep: Callable[[bytes, int], bool] | None = None,
-    report: ExportReport | None = None,
     takes: Callable[[bytes], bool] | None = None,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
@@ -374,9 +372,8 @@ def _batches(
         rows.append(shown)
         body_bytes = len(shown.capture.body or b"")
         size += body_bytes + len(shown.capture.text or "")
-        if report is not None:
-            report.captures += 1
-            report.body_bytes += body_bytes
+        report.captures += 1
+        report.body_bytes += body_bytes
         if len(rows) == BATCH_ROWS or size >= batch_bytes:
             yield _batch(rows, columns, schema)
             rows, size = [], 0
@@ -459,8 +456,7 @@ def _place(store: Store, row_key: bytes, timestamp: int, cells: Mapping[int, byt
 
 # --- Parquet out
 
-ROW_GROUP_BYTES = 64 << 20
-"""Bytes of a row group in memory, before it is encoded; one is held while it fills."""
+ROW_GROUP_BYTES = 64 << 20  # in memory, before it is encoded; one is held while it fills
 
 
 def write_parquet(
@@ -480,9 +476,8 @@ def write_parquet(
     Args:
         stream: need not be seekable.
         layout, columns: one of LAYOUTS; or names of columns of `full`, None for all of the layout.
-        keep, takes: as in `export`.
+        keep, takes, on_progress: as in `export`; progress is told after each batch.
         group_bytes: of a row group in memory.
-        on_progress: called after each batch with the report so far.
     """
     chosen = LAYOUTS[layout] if columns is None else _chosen(columns)
     schema = _schema(chosen, {"docstore.layout": layout, "docstore.version": __version__})
@@ -498,7 +493,7 @@ def write_parquet(
         ) as writer,
     ):
         group: list[pa.RecordBatch] = []
-        for batch in _batches(store, chosen, selection, keep, report, takes, min(BATCH_BYTES, group_bytes)):
+        for batch in _batches(store, chosen, selection, report, keep, takes, min(BATCH_BYTES, group_bytes)):
             group.append(batch)
             del batch
             if sum(one.nbytes for one in group) >= group_bytes:
@@ -520,8 +515,7 @@ def _write_group(writer: pq.ParquetWriter, batches: Sequence[pa.RecordBatch], sc
 
 # --- Parquet in
 
-ROWS_READ: Final = 1024
-"""Most rows that are read together; fewer if they are long."""
+ROWS_READ: Final = 1024  # most rows that are read together; fewer if they are long
 _BODIES: Final = ("body", "text")
 _TIMES: Final = ("timestamp", "date")
 _STRINGS: Final = ("url", "fetched_url", "ip", "payload_digest", "docno", "id", "crawl", "dump")
@@ -531,8 +525,7 @@ _EXPECTED: Final = {
     "headers": "a list of structs of name and value, or a map, of strings",
 }
 _LOG: Final = logging.getLogger(__name__)
-_FAILURES: Final = (pa.ArrowException, OSError, ValueError)
-"""What pyarrow raises for damaged files."""
+_FAILURES: Final = (pa.ArrowException, OSError, ValueError)  # what pyarrow raises for damaged files
 
 
 def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) -> Iterator[Entry]:

@@ -15,9 +15,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
-from itertools import chain, repeat
+from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
@@ -156,7 +156,8 @@ class IngestReport(Plain):
         passed_over_count: all of them.
         body_bytes: decoded bodies of the pages.
         file_bytes: size of the files; 0 if a source is a stream, or for more than MOST_SIZES files on servers.
-        done_bytes: of these, the bytes before the last counted pages; all of them at the end.
+        done_bytes: of these, the bytes before the last counted page, in the last of the files that several processes
+            read; all of them at the end.
         stored_bytes: growth of the segments.
         seconds: wall time.
     """
@@ -294,10 +295,8 @@ class _Run:
         )
         self.sources: Sequence[str | IO[bytes]] = list(self._files(sources))
         self.report.files = len(self.sources)
-        self._begins, self.report.file_bytes = (
-            _begins(self.sources, options.jobs) if _are_paths(self.sources) else ([], 0)
-        )
-        self._done_bytes = [0] * options.jobs
+        self._begins = _begins(self.sources) if _are_paths(self.sources) else []
+        self.report.file_bytes = self._begins[-1] if self._begins else 0
         self._revisits = _Spool()
 
     def _files(self, sources: Sequence[str | IO[bytes]]) -> Iterator[str | IO[bytes]]:
@@ -345,7 +344,7 @@ class _Run:
                     "other processes cannot read a stream: leave --reader and --jobs out, or name files"
                 )
             return False
-        is_long = self.report.file_bytes >= READER_BYTES or (not self._begins and bool(files))
+        is_long = not self._begins or self._begins[-1] >= READER_BYTES
         pays = options.jobs > 1 or (options.threads > 1 and processors() > 1 and is_long)
         if not isinstance(store, DocumentStore) or not (pays if options.reader is None else options.reader):
             return False  # a server analyses pages itself
@@ -388,9 +387,7 @@ class _Run:
         (source, offset), body_bytes, recorded, notes = self._origins.popleft()
         file = self._name(source)
         if self._begins:
-            job = source % len(self._done_bytes)
-            self._done_bytes[job] = max(self._done_bytes[job], self._begins[source] + offset)
-            report.done_bytes = sum(self._done_bytes)
+            report.done_bytes = max(report.done_bytes, self._begins[source] + offset)
         if result.stored == STORED_REFUSED:
             report.add_error(file, offset, result.error, result.url)
             self._skipped["refused"] += 1
@@ -640,27 +637,21 @@ def _are_paths(sources: Sequence[str | IO[bytes]]) -> TypeGuard[Sequence[str]]:
     return all(isinstance(source, str) for source in sources)
 
 
-def _begins(files: Sequence[str], jobs: int) -> tuple[list[int], int]:
-    """Bytes that a job reads before each of the files, and bytes of all; none for too many files on servers.
+def _begins(files: Sequence[str]) -> list[int]:
+    """Bytes before each of the files, and of all of them; a file of unknown size counts as empty.
 
-    A file without a known size counts as empty.
+    Nothing for too many files on servers.
     """
     if sum(map(is_url, files)) > MOST_SIZES:
-        return [], 0
+        return []
     with ThreadPoolExecutor(SIZES_AT_ONCE) as pool:
-        sizes = list(pool.map(_size, files))
-    begins: list[int] = []
-    for number in range(len(files)):
-        before = number - jobs
-        begins.append(begins[before] + sizes[before] if before >= 0 else 0)
-    return begins, sum(sizes)
+        return [0, *accumulate(pool.map(_size, files))]
 
 
 def _size(name: str) -> int:
-    try:
+    with suppress(OSError, InvalidArgument):  # reading it says why
         return size_of(name) or 0
-    except (OSError, InvalidArgument):  # reading it says why
-        return 0
+    return 0
 
 
 def in_turn(streams: Iterable[Iterator[Portion[Pages]]]) -> Iterator[Portion[Pages]]:

@@ -12,6 +12,7 @@ import errno
 import gzip
 import io
 import json
+import logging
 import os
 import re
 import time
@@ -74,10 +75,9 @@ def found(name: str) -> list[str]:
             files.invalidate_cache()  # another process may have written
             if has_magic(path):
                 matches = files.glob(path, detail=True)
-                names = [_url(name, key) for key, info in sorted(matches.items()) if info["type"] == "file"]
+                names = [f"{_scheme(name)}://{key}" for key in sorted(matches) if matches[key]["type"] == "file"]
             else:
-                is_file = not name.endswith("/") and files.info(path)["type"] == "file"
-                names = [name] if is_file else [name.rstrip("/") + "/"]
+                names = [name if files.info(path)["type"] == "file" else name.rstrip("/") + "/"]
     if not names:
         what = "file matches" if has_magic(name) else "file or folder"
         raise InvalidArgument(
@@ -90,10 +90,7 @@ def files_in(name: str) -> list[str]:
     """All objects below a folder of an object store, sorted."""
     files, path = _object_store(name)
     with _translated("read", name):
-        names = [_url(name, key) for key in sorted(files.find(path))]
-    if not names:
-        raise InvalidArgument(f"no object below {name}; name a bucket and a prefix that has objects")
-    return names
+        return [f"{_scheme(name)}://{key}" for key in sorted(files.find(path))]
 
 
 def listed(name: str, base: str = "") -> list[str]:
@@ -138,12 +135,10 @@ def joined(folder: str, name: str) -> str:
 
 def exists(name: str) -> bool:
     """Whether there is such a file."""
-    if not is_url(name):
-        return Path(name).exists()
-    files, path = _object_store(name)
-    with _translated("read", name):
-        files.invalidate_cache()
-        return bool(files.exists(path))
+    with suppress(FileNotFoundError, InvalidArgument):
+        size_of(name)
+        return True
+    return False
 
 
 def size_of(name: str) -> int | None:
@@ -163,10 +158,6 @@ def _scheme(name: str) -> str:
     return name.partition(":")[0].lower()
 
 
-def _url(name: str, key: str) -> str:
-    return f"{_scheme(name)}://{key}"
-
-
 def _object_store(name: str) -> tuple[Any, str]:
     """The file system of fsspec for a URL, and the path in it."""
     scheme, _, path = name.partition("://")
@@ -178,7 +169,10 @@ def _object_store(name: str) -> tuple[Any, str]:
         import fsspec
 
         with _translated("open", name):
-            return fsspec.filesystem(scheme.lower()), path
+            files = fsspec.filesystem(scheme.lower())
+        # What such a library logs, the error says as well.
+        logging.getLogger(type(files).__module__.partition(".")[0]).addHandler(logging.NullHandler())
+        return files, path
     except ImportError as missing:
         raise missing_extra(f"{scheme.lower()}://", EXTRAS[scheme.lower()], missing) from missing
 
@@ -191,27 +185,18 @@ def _translated(verb: str, name: str) -> Iterator[None]:
     except (DocstoreError, ImportError):
         raise
     except Exception as error:
-        code = getattr(error, "code", None)
-        kind = type(error).__name__
-        reason = " ".join(str(error).split()) or kind
+        code, kind = getattr(error, "code", None), type(error).__name__
+        reason = f"cannot {verb} {name}: {' '.join(str(error).split()) or kind:.300}"
         if isinstance(error, FileNotFoundError) or code in (404, 410):
-            raise InvalidArgument(
-                f"cannot {verb} {name}: there is no such file or bucket ({reason:.200}); name one that exists"
-            ) from error
+            raise InvalidArgument(f"{reason}: there is no such file or bucket; name one that exists") from error
         if isinstance(error, PermissionError) or code in (401, 403) or "Credential" in kind or "Auth" in kind:
             raise InvalidArgument(
-                f"cannot {verb} {name}: access is refused ({reason:.200}); check the name, and the credentials in the "
-                "environment or in the files of the cloud's own tools (docs/formats.md)"
-            ) from error
-        if not is_url(name) and isinstance(error, OSError):
-            raise InvalidArgument(
-                f"cannot {verb} {name}: {error.strerror or error}; name a file that can be read"
+                f"{reason}: access is refused; check the name, and the credentials in the environment or in the files "
+                "of the cloud's own tools"
             ) from error
         if isinstance(error, ValueError) or kind == "InvalidURL":
-            raise InvalidArgument(f"cannot {verb} {name}: {reason:.300}; correct the name or its settings") from error
-        raise StorageError(
-            f"cannot {verb} {name}: {reason:.300}; check the network, and run the same command again"
-        ) from error
+            raise InvalidArgument(f"{reason}; correct the name or its settings") from error
+        raise StorageError(f"{reason}; check the network, and run the same command again") from error
 
 
 # --- reading
@@ -271,10 +256,6 @@ class RemoteFile(io.RawIOBase):
     def seekable(self) -> bool:
         """Whether the server gives any range."""
         return self._has_ranges and self.size is not None
-
-    def tell(self) -> int:
-        """The place."""
-        return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a place."""

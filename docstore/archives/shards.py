@@ -23,11 +23,9 @@ from docstore.version import __version__
 if TYPE_CHECKING:  # a type alone
     from docstore.attach import Store
 
-Takes: TypeAlias = Callable[[bytes], bool]
-"""Asked with the row key of each capture in order; False ends the shard before it."""
 Keep: TypeAlias = Callable[[bytes, int], bool] | None
-Write: TypeAlias = Callable[[BinaryIO, Selection, Keep, Takes], ExportReport]
-"""Writes the captures of a selection into one file."""
+Write: TypeAlias = Callable[..., ExportReport]
+"""Called with a stream, a selection, and `keep` and `takes` as in `export`."""
 _NUMBER_DIGITS: Final = 5
 
 
@@ -53,12 +51,16 @@ class Shards:
         self._stem, self._dot, self._ending = name.partition(".")
         self.manifest = f"{self._folder}{self._stem}.manifest.jsonl"
         self._shard_bytes, self._count = shard_bytes, count
-        self._head: dict[str, Any] = json.loads(json.dumps({"options": {**options, "shards": [shard_bytes, count]}}))
+        self._head: dict[str, Any] = json.loads(json.dumps({"options": options}))
         self.shards: list[dict[str, Any]] = []
         self.is_complete = False
         if exists(self.manifest):
             with open_input(self.manifest) as stream:
-                head, *lines = map(json.loads, stream.read().splitlines())
+                text = stream.read()
+            try:
+                head, *lines = map(json.loads, text.splitlines())
+            except ValueError as error:
+                raise InvalidArgument(f"{self.manifest} is no manifest ({error}); name another --output") from error
             if head.get("options") != self._head["options"]:
                 raise InvalidArgument(
                     f"{self.manifest} is of an export with other options; repeat those, or name another --output"
@@ -108,7 +110,7 @@ class Shards:
         with open_output(name, lambda: report.captures) as opened:
             stream = _Hashed(opened)
             part = replace(selection, collapse=False, after=after)
-            report = write(cast(BinaryIO, stream), part, keep, takes)
+            report = write(cast(BinaryIO, stream), part, keep=keep, takes=takes)
         self.is_complete = is_last
         if report.captures:
             line = {

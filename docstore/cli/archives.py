@@ -9,7 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from docstore.archives.export import (
     SOFTWARE,
@@ -23,7 +23,7 @@ from docstore.archives.export import (
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.locations import found, is_url, listed, open_output
 from docstore.archives.selection import QUALITY_PRESETS, Selection, survivors
-from docstore.archives.shards import Keep, Shards, Takes
+from docstore.archives.shards import Shards
 from docstore.archives.subtract import BESIDE_MICROS, SET_A, SET_B, only_in_b
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
@@ -36,6 +36,7 @@ from docstore.storage.heap import use_one_heap
 from docstore.store import DocumentStore, open_store
 
 if TYPE_CHECKING:
+    from docstore.archives.wacz import CdxjIndex
     from docstore.attach import Store
 # --- docstore ingest
 
@@ -45,9 +46,7 @@ SHOWN_FILES = 5
 
 
 def _holds(name: str, path: str) -> bool:
-    """Whether a file is one that is read, or in a folder that is."""
-    if is_url(name) or is_url(path):
-        return path.startswith(name)
+    """Whether a file is one that is read, or in a folder that is; both may be URLs, which are compared as paths."""
     return Path(path).resolve().is_relative_to(Path(name).resolve())
 
 
@@ -222,17 +221,12 @@ def run_export(args: argparse.Namespace) -> int:
     if to_stdout and args.format in ("warc", PARQUET) and sys.stdout.isatty():
         raise InvalidArgument(f"a {args.format} file is binary and stdout is a terminal; name a file with --output")
     if args.format == PARQUET:
-        from docstore.archives import arrow  # imported before a file is made: pyarrow may be missing
+        import docstore.archives.arrow  # noqa: F401 - before a file is made: pyarrow may be missing
     if args.columns and (args.format != PARQUET or args.layout not in (None, "full")):
         raise InvalidArgument("--columns chooses columns of --format parquet with the layout full")
-    columns = args.columns.split(",") if args.columns else None
     if args.dropped and not args.collapse:
         raise InvalidArgument("--dropped lists what --collapse leaves out; add --collapse")
-    written = [
-        name if is_url(name) else str(Path(name).resolve())
-        for name in (args.output, args.cdxj, args.dropped)
-        if name and name != "-"
-    ]
+    written = [Path(name).resolve() for name in (args.output, args.cdxj, args.dropped) if name and name != "-"]
     if len(set(written)) < len(written):
         raise InvalidArgument("--output, --cdxj and --dropped name the same file; name different ones")
     in_shards = args.shard_size is not None or args.shards is not None
@@ -259,61 +253,23 @@ def run_export(args: argparse.Namespace) -> int:
         )
         if args.dropped:
             _write_dropped(store, selection, args.dropped)
-        done_before = 0
-        layout = "markdown" if args.markdown else args.layout or "full"
+        index, done_before = None, 0
+        if args.cdxj:
+            from docstore.archives.wacz import CdxjIndex
 
-        def write(stream: BinaryIO, part: Selection, keep: Keep = None, takes: Takes | None = None) -> ExportReport:
+            index = CdxjIndex(args.output.rpartition("/")[2])
+
+        def write(stream: BinaryIO, part: Selection, **how: Any) -> ExportReport:
             nonlocal done_before
-            before, index_stream = done_before, None
-            on_progress = (lambda done: show(before + done.captures)) if show else None
-            if args.format == PARQUET:
-                group_bytes = min(arrow.ROW_GROUP_BYTES, args.shard_size or arrow.ROW_GROUP_BYTES)
-                written = arrow.write_parquet(
-                    store,
-                    stream,
-                    part,
-                    layout=layout,
-                    columns=columns,
-                    keep=keep,
-                    takes=takes,
-                    group_bytes=group_bytes,
-                    on_progress=on_progress,
-                )
-            else:
-                writer = WRITERS[args.format](stream, args.body)
-                if args.markdown:
-                    writer = JsonLinesExport(stream, bodies=args.body, markdown=True)
-                if args.cdxj:
-                    from docstore.archives.wacz import CdxjIndex
-
-                    index = CdxjIndex(args.output.rpartition("/")[2])
-                    index_stream = stack.enter_context(open_output(args.cdxj, lambda: report.captures))
-                    writer = WarcExport(stream, SOFTWARE, index.add)
-                written = export(
-                    store,
-                    writer,
-                    part,
-                    texts=args.format in ("jsonl", "wacz"),
-                    keep=keep,
-                    keep_encoded=args.keep_encoded,
-                    takes=takes,
-                    on_progress=on_progress,
-                )
-                if index_stream is not None:
-                    index_stream.writelines(index.lines())
+            before = done_before
+            how |= {"on_progress": (lambda done: show(before + done.captures)) if show else None}
+            written = _write(store, stream, part, args, index, **how)
             done_before += written.captures
             return written
 
         if in_shards:
-            chosen = {
-                "selection": {**asdict(selection), "after": ""},
-                "format": args.format,
-                "layout": layout,
-                "columns": columns,
-                "body": args.body,
-                "keep_encoded": args.keep_encoded,
-            }
-            shards = Shards(args.output, chosen, args.shard_size, args.shards)
+            chosen = {name: getattr(args, name) for name in (*_FORM, "shard_size", "shards")}
+            shards = Shards(args.output, {**asdict(selection), "after": "", **chosen}, args.shard_size, args.shards)
             if shards.is_complete:
                 output.note(
                     f"the export of {shards.manifest} was complete: nothing was written; remove it to begin anew"
@@ -328,6 +284,8 @@ def run_export(args: argparse.Namespace) -> int:
             # If no page matches, an earlier output stays.
             file = output.raw_stdout() if to_stdout else open_output(args.output, lambda: report.captures)
             report = write(stack.enter_context(file), selection)
+            if index is not None:
+                stack.enter_context(open_output(args.cdxj, lambda: report.captures)).writelines(index.lines())
             is_partial = bool(report.unreadable)
     if args.json:
         counts = {"captures": report.captures, "body_bytes": report.body_bytes, "output": target}
@@ -345,6 +303,37 @@ def run_export(args: argparse.Namespace) -> int:
         without = "; notes are written by `docstore annotate`" if args.where or args.quality else ""
         output.note(f"no capture matches{without}")
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
+
+
+_FORM = ("format", "layout", "columns", "body", "markdown", "keep_encoded")
+"""Options that say how captures are written."""
+
+
+def _write(
+    store: Store,
+    stream: BinaryIO,
+    selection: Selection,
+    args: argparse.Namespace,
+    index: CdxjIndex | None = None,
+    **how: Any,
+) -> ExportReport:
+    """Write captures in the form that the command names; `how` as in `export`."""
+    if args.format == PARQUET:
+        from docstore.archives import arrow
+
+        layout = "markdown" if args.markdown else args.layout or "full"
+        columns = args.columns.split(",") if args.columns else None
+        group_bytes = min(arrow.ROW_GROUP_BYTES, args.shard_size or arrow.ROW_GROUP_BYTES)
+        return arrow.write_parquet(
+            store, stream, selection, layout=layout, columns=columns, group_bytes=group_bytes, **how
+        )
+    writer = WRITERS[args.format](stream, args.body)
+    if args.markdown:
+        writer = JsonLinesExport(stream, bodies=args.body, markdown=True)
+    if index is not None:
+        writer = WarcExport(stream, SOFTWARE, index.add)
+    texts = args.format in ("jsonl", "wacz")
+    return export(store, writer, selection, texts=texts, keep_encoded=args.keep_encoded, **how)
 
 
 def _conditions(args: argparse.Namespace) -> tuple[str, ...]:
@@ -375,7 +364,7 @@ def run_subtract(args: argparse.Namespace) -> int:
     if VerdictKind.NEW in args.verdict:
         raise InvalidArgument("a new page is like none of A; --verdict takes exact, same_text, near and contained")
     if args.format == PARQUET:
-        from docstore.archives import arrow  # imported before a file is made: pyarrow may be missing
+        import docstore.archives.arrow  # noqa: F401 - before a file is made: pyarrow may be missing
     use_one_heap()
     kinds = frozenset(map(VerdictKind, args.verdict)) or frozenset(SAME_PAGE)
     with ExitStack() as stack:
@@ -394,11 +383,7 @@ def run_subtract(args: argparse.Namespace) -> int:
 
         report = ExportReport()
         stream = stack.enter_context(open_output(args.output, lambda: report.captures))
-        if args.format == PARQUET:
-            report = arrow.write_parquet(store, stream, selection, keep=keep)
-        else:
-            texts = args.format in ("jsonl", "wacz")
-            report = export(store, WRITERS[args.format](stream, True), selection, texts=texts, keep=keep)
+        report = _write(store, stream, selection, args, keep=keep)
     read = {"a": reports[0].pages, "b": reports[1].pages, "kept": report.captures, "output": args.output}
     if args.json:
         output.json_line(read)

@@ -433,8 +433,9 @@ docstore subtract a.warc.gz b.warc.gz --verdict exact --output other-bytes.warc.
 
 
 def add_subtract_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "a A", "an archive, or a folder of archives: what is there already")
-    declare(parser, "b B", "an archive, or a folder of archives, of which pages are written")
+    declare(parser, "a A", "an archive or a folder of archives, or a URL or pattern: what is there already")
+    declare(parser, "b B", "an archive or a folder of archives, or a URL or pattern: of which pages are written")
+    parser.set_defaults(body=True, markdown=False, layout=None, columns=None, keep_encoded=False, shard_size=None)
     declare(parser, "--output FILE", "output file; replaced when everything is written", required=True)
     declare(parser, "--format", "what to write (default: warc)", FORMATS, "warc")
     about = "verdict by which a page counts as one of A (default: exact, same_text and near); may be repeated"

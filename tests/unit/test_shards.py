@@ -49,12 +49,12 @@ def urls(folder: Path) -> list[str]:
 def write_lines(store: docstore.DocumentStore, output: str, selection: Selection, stop_at: int = 0) -> None:
     """Export in shards of about two captures; with `stop_at` that shard is interrupted."""
 
-    def write(stream: BinaryIO, part: Selection, keep: Any, takes: Any) -> ExportReport:
+    def write(stream: BinaryIO, part: Selection, **how: Any) -> ExportReport:
         def stop(report: ExportReport) -> None:
             if stop_at and len(shards.shards) == stop_at and report.captures == 1:
                 raise KeyboardInterrupt
 
-        return export(store, JsonLinesExport(stream), part, keep=keep, takes=takes, on_progress=stop)
+        return export(store, JsonLinesExport(stream), part, on_progress=stop, **how)
 
     shards = Shards(output, {}, 3000, None)
     shards.write(store, selection, write)
@@ -164,6 +164,8 @@ def test_shards_of_another_export_are_not_mixed_with_these(run: Terminal, tmp_pa
     for words in (["--shards", "3"], ["--shards", "2", "--status", "200"], ["--shard-size", "1MB"]):
         answer = run("export", "--output", output, *words)
         assert answer.code == 2 and "pages.manifest.jsonl is of an export with other options" in answer.err
+    (tmp_path / "pages.manifest.jsonl").write_bytes(b"")
+    assert "is no manifest" in run("export", "--output", output, "--shards", "2").err
     (tmp_path / "pages.manifest.jsonl").unlink()
     answer = run("export", "--output", output, "--shards", "2")
     assert answer.code == 2 and "remove the old shards" in answer.err
@@ -211,10 +213,10 @@ def test_two_shards_with_the_same_page_give_it_once(run: Terminal, tmp_path: Pat
 def test_a_manifest_says_whether_the_export_was_complete(run: Terminal, tmp_path: Path) -> None:
     with docstore.open(run.store) as store:
 
-        def write(stream: BinaryIO, part: Selection, keep: Any, takes: Any) -> ExportReport:
+        def write(stream: BinaryIO, part: Selection, **how: Any) -> ExportReport:
             if shards.shards:
                 raise KeyboardInterrupt
-            return export(store, WarcExport(stream), part, keep=keep, takes=takes)
+            return export(store, WarcExport(stream), part, **how)
 
         shards = Shards(str(tmp_path / "pages.warc.gz"), {}, None, 2)
         with pytest.raises(KeyboardInterrupt):
