@@ -24,6 +24,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,6 +72,7 @@ from docstore.tablets.engines.cellkeys import (
     column_head,
     take_keys,
 )
+from docstore.tablets.engines.rowfilter import RowFilter
 from docstore.tablets.reserve import RECOVERY_BYTES, recovery_bytes
 
 _CUT_TABLE = re.compile(r"(\d+\.(?:ldb|sst)): (?:Invalid argument|No such file)")
@@ -342,6 +344,8 @@ class LevelDBEngine:
         self._log = self.path / "none.log"
         self._family_keys = FamilyKeys()
         self._deleted = DeletedKeys()
+        self._rows = RowFilter(self.path, self._memory.share("filter of rows"))
+        self._is_first_open = True
         self._handle = Handle(self.path, self._open_database, self._translated)
         self._call = self._handle.call
 
@@ -352,16 +356,20 @@ class LevelDBEngine:
                 create_if_missing=self._create,
                 paranoid_checks=True,
                 block_size=_BLOCK_BYTES,
-                # No Bloom filters: only `get` asks them, and each `get` that meets two tables, filter or not, makes
-                # LevelDB compact (decision 0026).
+                # No Bloom filter of LevelDB: only `get` asks it, and each `get` that meets two tables, filter or not,
+                # makes LevelDB compact (decision 0026).
                 write_buffer_size=max(self._memory.share("memtable"), _LEAST_BUFFER_BYTES),
                 lru_cache_size=self._memory.share("blocks"),
             )
             # LevelDB does not sync the new name of CURRENT.  If a power loss took it back, what is synced from here on
             # to the new log could be found only through a manifest that may have been removed, or was never synced.
             Files().sync_folder(self.path)
-            if database.get(ENGINE_END_KEY, verify_checksums=True) is None:
+            token = database.get(ENGINE_END_KEY, verify_checksums=True)
+            if token is None:
                 database.put(ENGINE_END_KEY, b"", sync=True)
+            elif self._is_first_open:
+                self._rows.load(token)
+            self._is_first_open = False  # a reopening after a failed write has the filter in memory
         except _FOREIGN_ERRORS as error:
             raise self._opening_error(error) from error
         self._create = False
@@ -398,6 +406,7 @@ class LevelDBEngine:
         self._handle.close(self._before_close)
 
     def _before_close(self, db: Any) -> None:
+        self._rows.save(db)
         db.compact_range(start=_NOWHERE, stop=_NOWHERE)
         table_bytes = int(db.approximate_size(_BEFORE_ALL, _NOWHERE))
         heavy = self._deleted.heavy(max(LEAST_CLOSING_BYTES, table_bytes // CLOSING_SHARE))
@@ -412,17 +421,21 @@ class LevelDBEngine:
         check_table(table)
         if spec is not EVERYTHING:
             check_spec(spec, scanning=False)
+        prefix = cellkeys.row_prefix(table, row_key)
         if table in BARE_TABLES:
             first, stop = cellkeys.row_range(table, row_key, spec)
-            keys = self._call(lambda db: take_keys(db, first, stop, spec.cell_limit), f"reading a row of {table}")
+
+            def work(db: Any) -> list[bytes]:
+                return take_keys(db, first, stop, spec.cell_limit) if self._rows.may_have(prefix) else []
+
+            keys = self._call(work, f"reading a row of {table}")
             return cellkeys.row_cells(table, row_key, keys)
-        prefix = cellkeys.row_prefix(table, row_key)
         return self._call(lambda db: self._read_cells(db, prefix, RowReader(spec)), f"reading a row of {table}")
 
     def _read_cells(self, db: Any, prefix: bytes, reader: RowReader) -> list[Cell]:
         cells = prefix + CELL_KIND
         start = reader.first_key(cells)
-        if start is None:
+        if start is None or not self._rows.may_have(prefix):
             return []
         with db.iterator(start=start, verify_checksums=True) as stream:
             return reader.start(stream).read(stream, cells)[0]
@@ -432,7 +445,8 @@ class LevelDBEngine:
         if table in BARE_TABLES or table not in cellkeys.TAGS:
             check_not_bare(table)
         prefix = cellkeys.TAGS[table] + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END
-        version = self._call(_newest_version, "reading a row", prefix + column_head(family, qualifier))
+        head = column_head(family, qualifier)
+        version = self._call(_newest_version, "reading a row", self._rows.may_have, prefix, head)
         return None if version is None else Cell(family, qualifier, *version)
 
     def value_at(self, table: str, row_key: bytes, family: str, qualifier: bytes, timestamp: int) -> bytes | None:
@@ -440,8 +454,8 @@ class LevelDBEngine:
         if table in BARE_TABLES or table not in cellkeys.TAGS:
             check_not_bare(table)
         prefix = cellkeys.TAGS[table] + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END
-        key = prefix + column_head(family, qualifier) + encode_timestamp(timestamp)
-        value: bytes | None = self._call(_value_of, "reading a cell", key)
+        rest = column_head(family, qualifier) + encode_timestamp(timestamp)
+        value: bytes | None = self._call(_value_of, "reading a cell", self._rows.may_have, prefix, rest)
         return value
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
@@ -453,14 +467,16 @@ class LevelDBEngine:
         if table not in BARE_TABLES:
             check_bare(table)
         tag = cellkeys.TAGS[table]
+        prefixes = [tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END for row_key in row_keys]  # as `row_prefix`
 
-        def work(db: Any) -> list[list[bytes]]:
+        def work(db: Any) -> dict[bytes, list[bytes]]:
+            rows: dict[bytes, list[bytes]] = {}
+            if not (asked := [prefix for prefix in prefixes if self._rows.may_have(prefix)]):
+                return rows
             stream = db.raw_iterator(verify_checksums=True)
             try:
                 seek, valid, key_at, step = stream.seek, stream.valid, stream.key, stream.next
-                rows = []
-                for row_key in row_keys:
-                    prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`
+                for prefix in asked:
                     skip = len(prefix)
                     seek(prefix)
                     row: list[bytes] = []
@@ -470,12 +486,13 @@ class LevelDBEngine:
                             break
                         row.append(key[skip:])
                         step()
-                    rows.append(row)
+                    rows[prefix] = row
                 return rows
             finally:
                 stream.close()
 
-        return self._call(work, f"reading qualifiers of {table}")
+        read = self._call(work, f"reading qualifiers of {table}")
+        return [read.get(prefix, []) for prefix in prefixes]
 
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
         """See `Engine.absent_rows`."""
@@ -484,9 +501,13 @@ class LevelDBEngine:
         prefixes = sorted([(tag + key.replace(b"\x00", KEY_ESCAPE) + KEY_END, key) for key in row_keys])
 
         def work(db: Any) -> set[bytes]:
+            asked = [item for item in prefixes if self._rows.may_have(item[0])]
+            absent = {row_key for _, row_key in prefixes}.difference([row_key for _, row_key in asked])
+            if not asked:
+                return absent
             stream = db.raw_iterator(verify_checksums=True)
             try:
-                return cellkeys.absent_rows(stream, prefixes)
+                return absent | cellkeys.absent_rows(stream, asked)
             finally:
                 stream.close()
 
@@ -550,10 +571,13 @@ class LevelDBEngine:
         """REQUIRES: the write lock."""
         db = self._handle.writable()
         batch = db.write_batch(sync=durability is Durability.SYNC)
-        names = _TABLES, self._family_keys, SetCell, _LARGEST_CELL_BYTES
+        names = _TABLES, self._family_keys, SetCell, _LARGEST_CELL_BYTES, self._rows.filter
+        with suppress(*_FOREIGN_ERRORS):  # then the filter stays incomplete: reads tell what is damaged
+            self._rows.read_on(db, len(rows))
         try:
             if not docstore_native.put_cells(batch.put, rows, *names):
                 self._fill(db, batch, rows)
+            batch.put(ENGINE_END_KEY, b"")  # the file of the filter is not valid any more
         except _FOREIGN_ERRORS as error:
             raise self._translated(error, "reading the keys of a delete") from error
         self._commit(batch, durability)
@@ -579,6 +603,7 @@ class LevelDBEngine:
                     key = prefix + CELL_KIND + column + encode_timestamp(timestamp)
                 batch.put(key, value)
                 written.append(key)
+        self._rows.filter.add_rows_of(written)
 
     def _fill_delete(self, db: Any, batch: Any, low: bytes, high: bytes, written: Iterable[bytes]) -> None:
         """Delete the keys of a range, including keys that the batch itself has `written`."""
@@ -705,12 +730,15 @@ def _ends_of(db: Any, low: bytes, high: bytes) -> Any:
     return batch
 
 
-def _newest_version(db: Any, head: bytes) -> tuple[int, bytes] | None:
-    """Timestamp and value of the first cell whose key is `head` and a timestamp.
+def _newest_version(db: Any, may_have: Callable[[bytes], bool], prefix: bytes, head: bytes) -> tuple[int, bytes] | None:
+    """Timestamp and value of the first cell whose key is prefix, head and a timestamp.
 
     Raises:
         StopIteration: the end key is missing, so data is lost.
     """
+    if not may_have(prefix):
+        return None
+    head = prefix + head
     cursor = db.raw_iterator(verify_checksums=True)
     try:
         cursor.seek(head)
@@ -722,7 +750,10 @@ def _newest_version(db: Any, head: bytes) -> tuple[int, bytes] | None:
         cursor.close()
 
 
-def _value_of(db: Any, key: bytes) -> Any:
+def _value_of(db: Any, may_have: Callable[[bytes], bool], prefix: bytes, rest: bytes) -> Any:
+    if not may_have(prefix):
+        return None
+    key = prefix + rest
     cursor = db.raw_iterator(verify_checksums=True)
     try:
         cursor.seek(key)

@@ -5,6 +5,7 @@
 //! A lone surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
 mod encode;
+mod filter;
 mod headers;
 mod postings;
 mod reads;
@@ -284,7 +285,7 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 29;
+const INTERFACE: u32 = 30;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -293,6 +294,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<encode::FrameDictionary>()?;
     module.add_function(wrap_pyfunction!(encode::encode_value, module)?)?;
     module.add_function(wrap_pyfunction!(encode::encode_values, module)?)?;
+    module.add_class::<filter::RowFilter>()?;
     records::add_to(module)?;
     text::add_to(module)?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
