@@ -111,7 +111,7 @@ class Handle:
         open_database: opens it; raises only our errors.
         translate: turns one of `_FOREIGN_ERRORS`, and the name of the action, into one of our errors.
     Attributes:
-        write_lock: held by a writer; `writable` and `fail` require it.
+        write_lock: held by a writer; `writable` requires it.
     """
 
     def __init__(
@@ -160,6 +160,18 @@ class Handle:
                 if self._database is None and not self._closed_reason:
                     self._reopen()
 
+    def try_call(self, work: Callable[[Any], None]) -> None:
+        """Call `work` with the pinned database, unless it is closed or reopened just now; an error is one of a write."""
+        pin = object()
+        try:
+            self._pins.add(pin)
+            if (database := self._database) is not None:
+                work(database)
+        except _FOREIGN_ERRORS:
+            self.fail()  # the data is in the log; the next write reopens LevelDB
+        finally:
+            self._pins.discard(pin)
+
     def writable(self) -> Any:
         """The database, reopened if a write failed.
 
@@ -175,10 +187,7 @@ class Handle:
         return self._database
 
     def fail(self) -> None:
-        """Record that a write failed, so that the next write reopens the database.
-
-        REQUIRES: write_lock.
-        """
+        """Record that a write failed, so that the next write reopens the database."""
         self._write_failed = True
 
     def close(self, before_close: Callable[[Any], None]) -> None:
@@ -346,6 +355,8 @@ class LevelDBEngine:
         self._deleted = DeletedKeys()
         self._rows = RowFilter(self.path, self._memory.share("filter of rows"))
         self._is_first_open = True
+        self._shortening: threading.Thread | None = None
+        """Rewrites the log.  Guarded by the write lock."""
         self._handle = Handle(self.path, self._open_database, self._translated)
         self._call = self._handle.call
 
@@ -641,21 +652,27 @@ class LevelDBEngine:
                 ) from error
             raise self._translated(error, "a write, which was not applied") from error
         if log_bytes + int(batch.approximate_size()) > self.log_limit_bytes:
-            self._shorten_log()
+            # Writers go on meanwhile, into a second log, until that is as long: LevelDB may be busy for seconds.
+            if self._shortening is not None:
+                self._shortening.join()
+            thread = threading.Thread(target=self._shorten_log, name="docstore-log")
+            with suppress(RuntimeError):  # no more threads: a later write tries again
+                thread.start()
+                self._shortening = thread
 
     def shorten_log(self) -> None:
         """Rewrite the log as a table, unless the disk lacks space for it or for a compaction that it might start."""
         with self._handle.write_lock:
+            self._handle.writable()
+            if self._shortening is not None:
+                self._shortening.join()
             self._shorten_log()
 
     def _shorten_log(self) -> None:
         free_bytes, log_bytes = self._handle.free_and_log_bytes()
         if free_bytes < log_bytes // 2 + RECOVERY_BYTES:
             return
-        try:
-            shorten_log(self._handle.writable(), _BEFORE_ALL, _NOWHERE, self.keep_room)
-        except _FOREIGN_ERRORS:
-            self._handle.fail()  # the data is in the log; the next write reopens LevelDB
+        self._handle.try_call(lambda db: shorten_log(db, self.keep_room))
 
     def _landed(self, batch: Any, log_bytes: int) -> bool:
         """Whether the log grew by the whole batch: then only the sync failed, and a reopening applies the batch."""
@@ -772,28 +789,25 @@ def _errno_of(text: str) -> int:
     return errno.EIO
 
 
-def shorten_log(db: Any, before_all: bytes, after_all: bytes, keep_room: Callable[[], int]) -> None:
+def shorten_log(db: Any, keep_room: Callable[[], int]) -> None:
     """Rewrite LevelDB's log as a table, unless LevelDB might then start a compaction without space for it.
 
     LevelDB compacts level 0 at four tables, and refuses writes after a compaction that failed on a full disk.  Recovery
     adds one table.  So with space, level 0 is not left with three tables; without space, no fourth table is made.
 
-    REQUIRES: nobody else writes.
-
     Args:
-        db: the database.
-        before_all, after_all: missing keys, before and after all others.
+        db: the database; others may write meanwhile.
         keep_room: returns the free bytes beyond the needs of a compaction.
     """
     if _level0_tables(db) >= _LEVEL0_MOST - 1 and keep_room() < 0:
         return
-    db.compact_range(start=after_all, stop=after_all)
+    db.compact_range(start=_NOWHERE, stop=_NOWHERE)
     spare_bytes = keep_room()
     if spare_bytes >= 0 and _level0_tables(db) == _LEVEL0_MOST - 1:
         with db.write_batch() as batch:
-            batch.delete(before_all)
-            batch.delete(after_all)
-        db.compact_range(start=after_all, stop=after_all)
+            batch.delete(_BEFORE_ALL)
+            batch.delete(_NOWHERE)
+        db.compact_range(start=_NOWHERE, stop=_NOWHERE)
     polls = _MOST_POLLS if 0 <= spare_bytes < AMPLE_BYTES else 0
     while polls and _level0_tables(db) >= _LEVEL0_MOST:  # other programs may take the space
         time.sleep(_POLL_SECONDS)
