@@ -32,7 +32,7 @@ LAYERS = {
     "docstore.reading": 4,
     "docstore.writing": 5,
     "docstore.store": 6,
-    "docstore.serving.client": 6,
+    "docstore.serving.client": 6.5,
     "docstore.attach": 7,
     "docstore.search.answers": 5,
     "docstore.search.commands": 12,

@@ -51,6 +51,7 @@ from docstore.version import __version__
 try:
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from publicsuffixlist import PublicSuffixList
 except ImportError as missing:
     raise missing_extra("Parquet", "arrow", missing) from missing
 
@@ -87,7 +88,7 @@ class Shown(NamedTuple):
         return capture.decode_note(self.notes.get(name, b"{}")).get(field)
 
     @property
-    def language(self) -> str | None:
+    def lang(self) -> str | None:
         """By the note `lang`, else as the page declares it."""
         noted = self.noted("lang", "lang")
         return str(noted) if noted else self.capture.lang or None
@@ -182,7 +183,7 @@ FULL: Final = (
     Column("headings", TEXT, "headings, one a line", _of("headings"), ("text",)),
     Column("published", TEXT, "when the page says it was published, ISO 8601, UTC", _of("published"), ("text",)),
     Column("declared_canonical", TEXT, "canonical URL that the page declares", _of("canonical"), ("text",)),
-    Column("language", WORD, "by the note `lang`, else as declared", lambda one: one.language, ("text", "note")),
+    Column("lang", WORD, "by the note `lang`, else as declared", lambda one: one.lang, ("text", "note")),
     Column("stored", WORD, "how: body, text, reference or confirmed", _judged(lambda it: it.stored), ("dedup",)),
     Column("verdict", WORD, "against other URLs, when written", _judged(lambda it: it.kind.value), ("dedup",)),
     Column("of_url", TEXT, "page that it duplicates", _judged(lambda it: _url(it.of_row_key)), ("dedup",)),
@@ -200,23 +201,11 @@ FULL: Final = (
     ),
     Column("checksum", pa.binary(), "of the body: scheme byte, digest", _of("checksum"), ("dedup",)),
     Column("text_checksum", pa.binary(), "of the text: scheme byte, digest", _of("text_checksum"), ("dedup",)),
-    Column(
-        "simhash",
-        pa.uint64(),
-        "of the text; similar texts differ in few bits",
-        lambda one: one.capture.simhash,
-        ("dedup",),
-    ),
-    Column(
-        "cluster", TEXT, "name of its cluster; null if it is alone", _placed(lambda it: it.cluster.hex()), ("cluster",)
-    ),
+    Column("simhash", pa.uint64(), "similar texts differ in few bits", lambda one: one.capture.simhash, ("dedup",)),
+    Column("cluster", TEXT, "name; null if the page is alone", _placed(lambda it: it.cluster.hex()), ("cluster",)),
     Column("canonical", TEXT, "canonical page of that cluster", _placed(lambda it: url_of(it.row_key)), ("cluster",)),
     Column(
-        "canonical_similarity",
-        pa.float64(),
-        "to the canonical page, exact, 0 to 1",
-        _placed(lambda it: it.similarity),
-        ("cluster",),
+        "canonical_similarity", pa.float64(), "to it, exact, 0 to 1", _placed(lambda it: it.similarity), ("cluster",)
     ),
     Column(
         "notes",
@@ -235,7 +224,7 @@ FINEWEB: Final = (
     Column("url", TEXT, "as it was fetched", lambda one: one.fetched_url, ("http",)),
     Column("date", TEXT, "when it was fetched, ISO 8601, UTC", _date),
     Column("file_path", TEXT, "null: docstore keeps no path of the archive", lambda one: None),
-    Column("language", TEXT, "by the note `lang`, else as declared", lambda one: one.language, ("text", "note")),
+    Column("language", TEXT, "by the note `lang`, else as declared", lambda one: one.lang, ("text", "note")),
     Column(
         "language_score",
         pa.float64(),
@@ -272,6 +261,17 @@ def _split(name: str) -> Callable[[Shown], object]:
     return lambda shown: getattr(urlsplit(shown.url), name) or None
 
 
+@cache
+def _suffixes(only_icann: bool) -> PublicSuffixList:
+    return PublicSuffixList(accept_unknown=False, only_icann=only_icann)
+
+
+def _by_suffix(name: str) -> Callable[[Shown], object]:
+    """The public suffix of the host, of registries alone or also of companies; or the name below it."""
+    method = "publicsuffix" if name.endswith("suffix") else "privatesuffix"
+    return lambda shown: getattr(_suffixes(name.startswith("regist")), method)(_host(shown.url) or "")
+
+
 _NTH: Final = ("2nd", "3rd", "4th", "5th")
 _BY_SUFFIX: Final = ("registry_suffix", "registered_domain", "private_suffix", "private_domain")
 _OF_WARC: Final = ("filename", "record_offset", "record_length", "segment")
@@ -284,7 +284,7 @@ CCINDEX: Final = (
         Column(f"url_host_{name}_last_part", TEXT, f"{name} last label of the host", _label(int(name[0])))
         for name in _NTH
     ),
-    *(_null(f"url_host_{name}", TEXT, "needs the list of public suffixes") for name in _BY_SUFFIX),
+    *(Column(f"url_host_{name}", TEXT, "by the public suffix list", _by_suffix(name)) for name in _BY_SUFFIX),
     Column(
         "url_host_name_reversed",
         TEXT,

@@ -292,7 +292,6 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_class::<Kernel>()?;
     module.add_class::<encode::FrameDictionary>()?;
-    module.add_function(wrap_pyfunction!(encode::encode_value, module)?)?;
     module.add_function(wrap_pyfunction!(encode::encode_values, module)?)?;
     module.add_class::<filter::RowFilter>()?;
     records::add_to(module)?;
