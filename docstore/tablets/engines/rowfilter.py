@@ -36,16 +36,17 @@ class RowFilter:
     Args:
         path: LevelDB's directory.
         most_bytes: memory of the filter; with more rows than fit, it excludes fewer.
+        saved_bytes: a smaller filter is not saved.
     Attributes:
         filter: for native code, which adds rows to it.
         may_have: tells whether a row may be there, by its prefix; False is certain.
     """
 
-    def __init__(self, path: Path, most_bytes: int) -> None:
+    def __init__(self, path: Path, most_bytes: int, saved_bytes: int = SAVED_BYTES) -> None:
         self.filter = docstore_native.RowFilter(most_bytes)
         self.may_have: Callable[[bytes], bool] = _may_have_any
         self._file = path / ROW_FILTER_FILE
-        self._most_bytes = most_bytes
+        self._most_bytes, self._saved_bytes = most_bytes, saved_bytes
         self._unread: bytes | None = b""
         """The first key whose row may not be in the filter; None if all are."""
 
@@ -89,7 +90,7 @@ class RowFilter:
 
     def save(self, database: Any) -> None:
         """Write the file, then its token, if the filter has all rows, and many; skipped on a full disk."""
-        if self._unread is not None or self.filter.size_bytes() < SAVED_BYTES:
+        if self._unread is not None or self.filter.size_bytes() < self._saved_bytes:
             return
         token = os.urandom(ROW_FILTER_TOKEN_BYTES)
         try:
