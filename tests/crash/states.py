@@ -635,8 +635,8 @@ LIMITS: dict[str, tuple[Any, str]] = {
     "flush_texts": (RunIndex.__init__, "flush_texts"),
     "saved_bytes": (RowFilter.__init__, "saved_bytes"),
 }
-"""Function and parameter whose default decides when a segment, a tablet or the index's memory is full, and when a filter
-is saved."""
+"""Function and parameter whose default decides when a segment, a tablet or the index's memory is full, or which filters
+are saved."""
 
 
 @contextmanager

@@ -73,7 +73,7 @@ from docstore.tablets.engines.cellkeys import (
     take_keys,
 )
 from docstore.tablets.engines.rowfilter import RowFilter
-from docstore.tablets.reserve import RECOVERY_BYTES, recovery_bytes
+from docstore.tablets.reserve import AMPLE_BYTES, RECOVERY_BYTES, recovery_bytes, shorten_log
 
 _CUT_TABLE = re.compile(r"(\d+\.(?:ldb|sst)): (?:Invalid argument|No such file)")
 """LevelDB maps its tables, and reads where their end should be: a table that is shorter gives EINVAL."""
@@ -161,7 +161,7 @@ class Handle:
                     self._reopen()
 
     def try_call(self, work: Callable[[Any], None]) -> None:
-        """Call `work` with the pinned database, unless it is closed or reopened just now; an error is one of a write."""
+        """Call `work` with the pinned database, unless it is closed or being reopened.  An error is one of a write."""
         pin = object()
         try:
             self._pins.add(pin)
@@ -265,12 +265,6 @@ CLOSING_SHARE = 4
 """A close compacts a range if the deleted bytes are at least the bytes of all tables divided by this: after an ingest
 into an empty store the deleted log of the runs was a quarter of the directory's tables."""
 LEAST_CLOSING_BYTES = 1 << 20
-AMPLE_BYTES = 64 << 20
-"""If less than this is free beyond the needs of a compaction, the writer waits for its end."""
-_LEVEL0_MOST = 4
-"""LevelDB starts a compaction at so many tables in level 0."""
-_POLL_SECONDS = 0.002
-_MOST_POLLS = 2500
 
 _TABLES = {table: (tag, BARE_TABLES.get(table)) for table, tag in TABLE_TAGS.items()}
 _COPY_PAIRS = 1000
@@ -672,7 +666,7 @@ class LevelDBEngine:
         free_bytes, log_bytes = self._handle.free_and_log_bytes()
         if free_bytes < log_bytes // 2 + RECOVERY_BYTES:
             return
-        self._handle.try_call(lambda db: shorten_log(db, self.keep_room))
+        self._handle.try_call(lambda db: shorten_log(db, _BEFORE_ALL, _NOWHERE, self.keep_room))
 
     def _landed(self, batch: Any, log_bytes: int) -> bool:
         """Whether the log grew by the whole batch: then only the sync failed, and a reopening applies the batch."""
@@ -787,32 +781,3 @@ def _errno_of(text: str) -> int:
         if os.strerror(number) in text:
             return number
     return errno.EIO
-
-
-def shorten_log(db: Any, keep_room: Callable[[], int]) -> None:
-    """Rewrite LevelDB's log as a table, unless LevelDB might then start a compaction without space for it.
-
-    LevelDB compacts level 0 at four tables, and refuses writes after a compaction that failed on a full disk.  Recovery
-    adds one table.  So with space, level 0 is not left with three tables; without space, no fourth table is made.
-
-    Args:
-        db: the database; others may write meanwhile.
-        keep_room: returns the free bytes beyond the needs of a compaction.
-    """
-    if _level0_tables(db) >= _LEVEL0_MOST - 1 and keep_room() < 0:
-        return
-    db.compact_range(start=_NOWHERE, stop=_NOWHERE)
-    spare_bytes = keep_room()
-    if spare_bytes >= 0 and _level0_tables(db) == _LEVEL0_MOST - 1:
-        with db.write_batch() as batch:
-            batch.delete(_BEFORE_ALL)
-            batch.delete(_NOWHERE)
-        db.compact_range(start=_NOWHERE, stop=_NOWHERE)
-    polls = _MOST_POLLS if 0 <= spare_bytes < AMPLE_BYTES else 0
-    while polls and _level0_tables(db) >= _LEVEL0_MOST:  # other programs may take the space
-        time.sleep(_POLL_SECONDS)
-        polls -= 1
-
-
-def _level0_tables(db: Any) -> int:
-    return int(db.get_property(b"leveldb.num-files-at-level0"))
