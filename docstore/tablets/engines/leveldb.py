@@ -631,9 +631,12 @@ class LevelDBEngine:
 
         REQUIRES: the write lock.
         """
+        is_busy = self._shortening is not None and self._shortening.is_alive()
         try:
-            log_bytes = self._log.stat().st_size
-        except OSError:  # LevelDB has begun another one
+            log_bytes = -1 if is_busy else self._log.stat().st_size
+        except OSError:
+            log_bytes = -1
+        if log_bytes < 0:  # LevelDB has begun another one, or is about to
             self._log = max(self.path.glob("*.log"), default=self._log)
             log_bytes = self._log.stat().st_size if self._log.is_file() else 0
         try:
@@ -646,7 +649,9 @@ class LevelDBEngine:
                 ) from error
             raise self._translated(error, "a write, which was not applied") from error
         if log_bytes + int(batch.approximate_size()) > self.log_limit_bytes:
-            # Writers go on meanwhile, into a second log, until that is as long: LevelDB may be busy for seconds.
+            # LevelDB may be busy for seconds.  Writers go on into a second log, and wait only if space is scarce.
+            if is_busy and self._handle.free_and_log_bytes()[0] > AMPLE_BYTES:
+                return
             if self._shortening is not None:
                 self._shortening.join()
             thread = threading.Thread(target=self._shorten_log, name="docstore-log")
