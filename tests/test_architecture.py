@@ -80,6 +80,7 @@ ONLY_IMPORTER = {
         *("docstore.store", "docstore.serving.client"),  # the type alone
     },
     "pyspark": {"docstore.cluster.spark"},
+    "fsspec": {"docstore.archives.locations"},
     "stopwordsiso": {"docstore.notes.words"},
     "warcio": {"docstore.archives.http", "docstore.archives.export"},
 }

@@ -203,6 +203,8 @@ FLAGS = {
     "RUBY": left_out.RUBY,
     "CHILDLESS": left_out.CHILDLESS,
     "HEAD": left_out.HEADS,
+    "BUTTON": frozenset({"button"}),
+    "SIGNED": frozenset({"a", "span"}),
 }
 
 

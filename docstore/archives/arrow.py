@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, SkippedEntry
 from docstore.archives.export import ExportReport, iso_date, record_id
 from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT
-from docstore.archives.selection import Selection, captures, in_step
+from docstore.archives.selection import Selection, captures, in_step, row_range
 from docstore.archives.source import modified_micros
 from docstore.archives.wacz import surt
 from docstore.archives.warc import TRUNCATED_HEADER, parse_date
@@ -43,7 +43,7 @@ from docstore.model.errors import CorruptionError, InvalidArgument, missing_extr
 from docstore.model.keys import resolve, url_of
 from docstore.model.plain import LAST_MICROS
 from docstore.model.types import Headers, Page, ReadSpec
-from docstore.reading.cells import Row, scan_range
+from docstore.reading.cells import Row
 from docstore.reading.documents import REDIRECT_STATUSES, Capture
 from docstore.storage.unreadable import Place
 from docstore.version import __version__
@@ -368,11 +368,15 @@ def _batches(
     selection: Selection,
     keep: Callable[[bytes, int], bool] | None = None,
     report: ExportReport | None = None,
+    takes: Callable[[bytes], bool] | None = None,
+    batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     schema = _schema(columns)
     rows: list[Shown] = []
     size = 0
     for shown in _shown(store, {part for column in columns for part in column.reads}, selection, keep):
+        if takes is not None and not takes(shown.row_key):
+            break
         if columns is FINEWEB and not shown.capture.text:
             continue
         rows.append(shown)
@@ -381,7 +385,7 @@ def _batches(
         if report is not None:
             report.captures += 1
             report.body_bytes += body_bytes
-        if len(rows) == BATCH_ROWS or size >= BATCH_BYTES:
+        if len(rows) == BATCH_ROWS or size >= batch_bytes:
             yield _batch(rows, columns, schema)
             rows, size = [], 0
         del shown  # frees a long page before the next one is read
@@ -435,7 +439,7 @@ def _shown(
 
 def _rows(store: Store, selection: Selection, column: capture.Column) -> Iterator[Row]:
     """Rows with cells of a column; from a value on that cannot be read each row by itself, without those."""
-    start, end = scan_range(selection.prefix, selection.host)
+    start, end = row_range(selection)
     spec = ReadSpec((column[0],), column[1])
     try:
         for row in store.cells.scan(start=start, end=end, spec=spec):
@@ -475,6 +479,8 @@ def write_parquet(
     layout: str = "full",
     columns: Sequence[str] | None = None,
     keep: Callable[[bytes, int], bool] | None = None,
+    takes: Callable[[bytes], bool] | None = None,
+    group_bytes: int = ROW_GROUP_BYTES,
     on_progress: Callable[[ExportReport], None] | None = None,
 ) -> ExportReport:
     """Write the captures of a selection as Parquet, except those that cannot be read.
@@ -482,7 +488,8 @@ def write_parquet(
     Args:
         stream: need not be seekable.
         layout, columns: one of LAYOUTS; or names of columns of `full`, None for all of the layout.
-        keep: as in `export`.
+        keep, takes: as in `export`.
+        group_bytes: of a row group in memory.
         on_progress: called after each batch with the report so far.
     """
     chosen = LAYOUTS[layout] if columns is None else _chosen(columns)
@@ -499,10 +506,10 @@ def write_parquet(
         ) as writer,
     ):
         group: list[pa.RecordBatch] = []
-        for batch in _batches(store, chosen, selection, keep, report):
+        for batch in _batches(store, chosen, selection, keep, report, takes, min(BATCH_BYTES, group_bytes)):
             group.append(batch)
             del batch
-            if sum(one.nbytes for one in group) >= ROW_GROUP_BYTES:
+            if sum(one.nbytes for one in group) >= group_bytes:
                 _write_group(writer, group, schema)
                 group = []
             if on_progress is not None:

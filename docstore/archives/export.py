@@ -14,7 +14,7 @@ import re
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
@@ -69,6 +69,7 @@ def export(
     texts: bool = True,
     keep: Callable[[bytes, int], bool] | None = None,
     keep_encoded: bool = False,
+    takes: Callable[[bytes], bool] | None = None,
     on_progress: Callable[[ExportReport], None] | None = None,
 ) -> ExportReport:
     """Write the captures of a selection, except those that cannot be read or dated, and close the writer.
@@ -77,6 +78,7 @@ def export(
         texts: read titles and texts for the writer; False saves the reads for a format that has no field for them.
         keep: called with row key and timestamp of a capture; returns whether to write it.  None writes all.
         keep_encoded: with each capture give the records that `ingest` kept as they were recorded.
+        takes: asked with the row key of each capture; the export ends before the first one for which it is False.
         on_progress: called after each page with the report so far.
     Raises:
         InvalidArgument: `keep_encoded`, and the store has no family for such records.
@@ -85,6 +87,8 @@ def export(
     late: list[Unreadable] = []
     with store.unreadable.collecting() as unreadable:
         for page in pages(store, selection, texts=texts, keep=keep, keep_encoded=keep_encoded):
+            if takes is not None and not takes(row_key(page.url)):
+                break
             if page.timestamp > LAST_MICROS:
                 late.append(Unreadable(page.url, "page:body", page.timestamp, "", None, TOO_LATE))
                 continue
@@ -96,6 +100,9 @@ def export(
         writer.close()
     report.unreadable = [*unreadable, *late]
     return report
+
+
+_PLACE: Final = ("prefix", "host", "since", "until", "after")
 
 
 def selected(store: Store, selection: Selection) -> Iterator[tuple[bytes, int]]:
@@ -119,9 +126,9 @@ def pages(
             "`docstore ingest --keep-encoded --create` makes a store that has them"
         )
     families = ("page", "http", "dedup", *(("text",) if texts else ()))
-    is_all = keep is None and selection == Selection(versions=None)
+    is_all = keep is None and selection == Selection(versions=None, after=selection.after)
     # All captures of a time and place are written, so that no record is of a capture that was not selected.
-    place = Selection(selection.prefix, selection.host, selection.since, selection.until, None)
+    place = replace(Selection(versions=None), **{name: getattr(selection, name) for name in _PLACE})
     is_whole_range = keep is None and selection == place
     last, last_time = b"", 0
     for row, taken, visit in captures(store, selection, families, keep):
@@ -279,7 +286,7 @@ class _Writer(WARCWriter):  # type: ignore[misc]
         super().ensure_digest(record, block, payload and has_payload)
 
 
-class _Counted(io.RawIOBase):
+class CountedStream(io.RawIOBase):
     """A stream that counts what it writes; it need not be seekable."""
 
     def __init__(self, stream: SupportsWrite[bytes]) -> None:
@@ -287,6 +294,7 @@ class _Counted(io.RawIOBase):
         self.written_bytes = 0
 
     def write(self, piece: Any, /) -> int:
+        """Append bytes."""
         self._stream.write(piece)
         self.written_bytes += len(piece)
         return len(piece)
@@ -316,7 +324,7 @@ class WarcExport(PageWriter):
         software: str = "docstore",
         on_record: Callable[[Page, str, str, int, int], None] | None = None,
     ) -> None:
-        self._stream = _Counted(stream)
+        self._stream = CountedStream(stream)
         self._writer = _Writer(self._stream, gzip=True, warc_version="1.1")
         self._on_record = on_record
         self._seen: dict[bytes, tuple[str, str]] = {}

@@ -14,7 +14,8 @@ import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
@@ -24,6 +25,7 @@ import msgpack
 
 from docstore.archives.entries import BODY_LIMIT_BYTES, ReadOptions, Recorded, RevisitEntry
 from docstore.archives.folder import files_below
+from docstore.archives.locations import files_in, is_folder, is_url, size_of
 from docstore.archives.readahead import Job, Pages, Place, Portion, ReadingProcess, portions, warn_once
 from docstore.archives.reader import why_no_archive
 from docstore.archives.warc import RECORDED_FAMILY
@@ -69,6 +71,8 @@ RECORDS_BYTES = 4 << 20
 """Bytes of kept records that are written in one commit."""
 NOTES_WRITTEN, NOTES_BYTES = 1024, 256 << 10
 """Notes, and bytes of notes, that are written in one commit; a request to a server may have a megabyte."""
+MOST_SIZES, SIZES_AT_ONCE = 1000, 16
+"""Files on servers whose sizes are asked for, and requests for them at once."""
 _BASE = re.compile(r"https?://(?:[^\s/?#]+(?:/[^\s?#]*)?)?", re.IGNORECASE)
 
 _NOT_MODIFIED_PROFILES = ("server-not-modified",)
@@ -85,7 +89,7 @@ class IngestOptions:
             run that resumes an earlier one lists all of them.
         anchors: write the text of each outlink into the `anchor` family of the page that it leads to.
         reader: read and analyse in a second process, which takes files but no streams; None does so for files of
-            READER_BYTES in total if there is a second core and `threads` is more than one.
+            READER_BYTES in total, or of unknown size, if there is a second core and `threads` is more than one.
         max_body_bytes: longest decoded body; a page with a longer one is an error of the report.  Bodies are in
             memory: a run takes at most four times as much.
         keep_truncated: store the readable part of a page whose record is truncated or whose encoding breaks; it gets a
@@ -99,6 +103,8 @@ class IngestOptions:
         base: the only source is a folder of saved pages, which is this URL; ``https://`` alone if its folders are named
             by hosts.  "" for archives.
         windows_names: with `base`: wget wrote the names for Windows, with ``@`` for ``?``.
+        jobs: processes that read and analyse; each takes every `jobs`-th file, and the store takes some pages of each
+            in turn.  The same files and the same `jobs` give the same order.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -115,6 +121,7 @@ class IngestOptions:
     keep_encoded: bool = False
     base: str = ""
     windows_names: bool = False
+    jobs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +155,8 @@ class IngestReport(Plain):
         passed_over: files of folders that are no archives, and why; at most MAX_ERRORS of them.
         passed_over_count: all of them.
         body_bytes: decoded bodies of the pages.
-        file_bytes: size of the files; 0 if a source is a stream.
-        done_bytes: of these, the bytes before the last counted page; all of them at the end.
+        file_bytes: size of the files; 0 if a source is a stream, or for more than MOST_SIZES files on servers.
+        done_bytes: of these, the bytes before the last counted pages; all of them at the end.
         stored_bytes: growth of the segments.
         seconds: wall time.
     """
@@ -205,8 +212,8 @@ def ingest(
     """Write the pages of archives into a store; damaged records and refused pages are in the report's `errors`.
 
     Args:
-        sources: paths, or binary streams (shown as "-"), of WARC, ARC, TREC Web, WACZ, Parquet or JSON Lines, detected
-            by content; of a folder all archives in it are read.
+        sources: paths, URLs (`locations.found` resolves patterns), or binary streams (shown as "-"), of WARC, ARC,
+            TREC Web, WACZ, Parquet or JSON Lines, detected by content; of a folder all archives in it are read.
         on_progress: called every PROGRESS_PAGES pages with the report so far.
     Raises:
         InvalidArgument: an option is out of range, or a stream is to be read by a second process.
@@ -217,6 +224,11 @@ def ingest(
         raise InvalidArgument(f"sources must be a list of files, such as [{str(sources)!r}], not one file")
     if options.threads < 1:
         raise InvalidArgument(f"threads must be at least 1, not {options.threads}")
+    if options.jobs < 1 or (options.jobs > 1 and (options.reader is False or not isinstance(store, DocumentStore))):
+        raise InvalidArgument(
+            f"jobs={options.jobs} processes cannot read here: it takes at least 1, more only without --no-reader, and "
+            "in the process that has the store open, not through a server"
+        )
     if options.crawl:
         checked_crawl(options.crawl)
     if options.max_body_bytes < 1:
@@ -282,19 +294,23 @@ class _Run:
         )
         self.sources: Sequence[str | IO[bytes]] = list(self._files(sources))
         self.report.files = len(self.sources)
-        self._begins = _begins(self.sources) if _are_paths(self.sources) else []
-        self.report.file_bytes = self._begins[-1] if self._begins else 0
+        self._begins, self.report.file_bytes = (
+            _begins(self.sources, options.jobs) if _are_paths(self.sources) else ([], 0)
+        )
+        self._done_bytes = [0] * options.jobs
         self._revisits = _Spool()
 
     def _files(self, sources: Sequence[str | IO[bytes]]) -> Iterator[str | IO[bytes]]:
         """The sources, with each folder replaced by the archives in it; all files of a folder of saved pages."""
         for source in sources:
-            if not (isinstance(source, str) and Path(source).is_dir()):
+            if not (isinstance(source, str) and is_folder(source)):
                 yield source
                 continue
-            if store_exists(source):
+            if not is_url(source) and store_exists(source):
                 raise InvalidArgument(f"{source} is a store, not a folder of archives; `docstore copy` copies a store")
-            for path in files_below(source, self._unreadable_folder, hidden=self.read_options.mirror is not None):
+            hidden = self.read_options.mirror is not None
+            remote = files_in(source) if is_url(source) else None
+            for path in remote or files_below(source, self._unreadable_folder, hidden=hidden):
                 reason = "" if self.read_options.mirror else why_no_archive(path)
                 if not reason:
                     yield path
@@ -324,10 +340,13 @@ class _Run:
         """Write and count the pages of all sources as a second process reads them; False if this one has to read."""
         store, options, files = self._store, self._options, self.sources
         if not _are_paths(files):
-            if options.reader:
-                raise InvalidArgument("a second process cannot read a stream: leave --reader out, or name files")
+            if options.reader or options.jobs > 1:
+                raise InvalidArgument(
+                    "other processes cannot read a stream: leave --reader and --jobs out, or name files"
+                )
             return False
-        pays = options.threads > 1 and processors() > 1 and self._begins[-1] >= READER_BYTES
+        is_long = self.report.file_bytes >= READER_BYTES or (not self._begins and bool(files))
+        pays = options.jobs > 1 or (options.threads > 1 and processors() > 1 and is_long)
         if not isinstance(store, DocumentStore) or not (pays if options.reader is None else options.reader):
             return False  # a server analyses pages itself
         job = Job(
@@ -339,16 +358,18 @@ class _Run:
             options.any_time,
             store.opened.band_secret,
             options.strip_passwords,
+            jobs=options.jobs,
         )
-        try:
-            reader = ReadingProcess(job)
-        except OSError as error:
-            warn_once(str(error))
-            return False
-        with reader:
-            # Loads the modules of the write path while the reader loads its own.
-            results = store.put_prepared(self.counted(reader.portions()), policies=options.policies)
-            if not reader.has_loaded():
+        with ExitStack() as stack:
+            try:
+                readers = [stack.enter_context(ReadingProcess(job._replace(number=n))) for n in range(options.jobs)]
+            except OSError as error:
+                warn_once(str(error))
+                return False
+            # Loads the modules of the write path while the readers load their own.
+            read = in_turn([reader.portions() for reader in readers])
+            results = store.put_prepared(self.counted(read), policies=options.policies)
+            if not all(reader.has_loaded() for reader in readers):
                 return False
             self._take_results(results)
         return True
@@ -367,7 +388,9 @@ class _Run:
         (source, offset), body_bytes, recorded, notes = self._origins.popleft()
         file = self._name(source)
         if self._begins:
-            report.done_bytes = max(report.done_bytes, self._begins[source] + offset)
+            job = source % len(self._done_bytes)
+            self._done_bytes[job] = max(self._done_bytes[job], self._begins[source] + offset)
+            report.done_bytes = sum(self._done_bytes)
         if result.stored == STORED_REFUSED:
             report.add_error(file, offset, result.error, result.url)
             self._skipped["refused"] += 1
@@ -410,9 +433,9 @@ class _Run:
         crawl, later = self._options.crawl, self._options.later_micros
         if not crawl:
             return one
-        page = one if isinstance(one, Page) else one.page
-        page = page._replace(crawl=crawl, fetched_at=page.fetched_at and page.fetched_at + later)
-        return page if isinstance(one, Page) else one._replace(page=page, timestamp=one.timestamp + later)
+        if not isinstance(one, Page):
+            return one._replace(page=self._labelled(one.page), timestamp=one.timestamp + later)
+        return one._replace(crawl=crawl, fetched_at=one.fetched_at and one.fetched_at + later)
 
     def _name(self, number: int) -> str:
         source = self.sources[number]
@@ -617,12 +640,36 @@ def _are_paths(sources: Sequence[str | IO[bytes]]) -> TypeGuard[Sequence[str]]:
     return all(isinstance(source, str) for source in sources)
 
 
-def _begins(files: Sequence[str]) -> list[int]:
-    """Bytes before each of the files, and of all of them; a missing file counts as empty."""
-    begins = [0]
-    for name in files:
-        size = 0
-        with suppress(OSError):
-            size = Path(name).stat().st_size
-        begins.append(begins[-1] + size)
-    return begins
+def _begins(files: Sequence[str], jobs: int) -> tuple[list[int], int]:
+    """Bytes that a job reads before each of the files, and bytes of all; none for too many files on servers.
+
+    A file without a known size counts as empty.
+    """
+    if sum(map(is_url, files)) > MOST_SIZES:
+        return [], 0
+    with ThreadPoolExecutor(SIZES_AT_ONCE) as pool:
+        sizes = list(pool.map(_size, files))
+    begins: list[int] = []
+    for number in range(len(files)):
+        before = number - jobs
+        begins.append(begins[before] + sizes[before] if before >= 0 else 0)
+    return begins, sum(sizes)
+
+
+def _size(name: str) -> int:
+    try:
+        return size_of(name) or 0
+    except (OSError, InvalidArgument):  # reading it says why
+        return 0
+
+
+def in_turn(streams: Iterable[Iterator[Portion[Pages]]]) -> Iterator[Portion[Pages]]:
+    """One portion of each stream after the other, until all have ended."""
+    waiting = deque(streams)
+    while waiting:
+        stream = waiting.popleft()
+        portion = next(stream, None)
+        if portion is not None:
+            waiting.append(stream)
+            yield portion
+        del portion  # frees a long page before the next one is read

@@ -91,6 +91,8 @@ def portions(
     most_bytes: int,
     options: ReadOptions = ReadOptions(),
     strip_passwords: bool = False,
+    first: int = 0,
+    step: int = 1,
 ) -> Iterator[Portion[Page]]:
     """All records of the sources, in order; an unreadable source is an error, and the next one follows.
 
@@ -98,10 +100,12 @@ def portions(
         sources: paths, or binary streams.
         most_pages, most_bytes: limits of a portion, in pages and in bytes of bodies and kept records.
         strip_passwords: as in `IngestOptions`.
+        first, step: read only the source with this index, and every so many-th after it.
     """
     portion = Portion[Page]()
     portion_bytes = 0
-    for number, source in enumerate(sources):
+    for number in range(first, len(sources), step):
+        source = sources[number]
         try:
             entries = read(source, options) if options.mirror is None else saved_page(str(source), options)
             for entry in entries:
@@ -182,10 +186,11 @@ class Job(NamedTuple):
     """What to read, and how to analyse it.
 
     Attributes:
-        files: paths, relative to the working directory.
+        files: paths, relative to the working directory, and URLs.
         schema, band_secret: of the store; the secret may be b"".
         options: how the files are read.
-        threads, anchors, any_time, strip_passwords: as in `IngestOptions`.
+        threads, anchors, any_time, strip_passwords, jobs: as in `IngestOptions`.
+        number: of the process among `jobs`: it reads every file whose index leaves this rest.
     """
 
     files: tuple[str, ...]
@@ -196,6 +201,8 @@ class Job(NamedTuple):
     any_time: bool = False
     band_secret: bytes = b""
     strip_passwords: bool = False
+    number: int = 0
+    jobs: int = 1
 
 
 class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):

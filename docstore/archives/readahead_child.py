@@ -107,6 +107,8 @@ def _frames(job: Job) -> Iterator[Parts]:
                 most_bytes=BATCH_BYTES,
                 options=job.options,
                 strip_passwords=job.strip_passwords,
+                first=job.number,
+                step=job.jobs,
             )
             for portion in portions_read:
                 count_bytes = sum(len(page.body) for page in portion.pages)

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions
 from docstore.archives.jsonlines import JSON_LINES_START, read_json_lines
+from docstore.archives.locations import open_input
 from docstore.archives.source import (
     BOMB_RATIO,
     CHUNK_BYTES,
@@ -34,7 +35,7 @@ from docstore.archives.source import (
 )
 from docstore.archives.trecweb import TREC_START, read_trecweb
 from docstore.archives.warc import ARC_START, WARC_START, RecordReader
-from docstore.model.errors import InvalidArgument
+from docstore.model.errors import DocstoreError, InvalidArgument
 
 if TYPE_CHECKING:  # types alone
     from _typeshed import SupportsRead
@@ -56,15 +57,17 @@ def read(source: str | Path | SupportsRead[bytes], options: ReadOptions = ReadOp
     of its own.
 
     Args:
-        source: a path, or an open binary stream, which is not closed, and need not be seekable except for a format of
-            CONTAINERS.
+        source: a path, a URL, or an open binary stream, which is not closed, and need not be seekable except for a
+            format of CONTAINERS.
     Raises:
         InvalidArgument: the file cannot be opened or read.
     """
     if isinstance(source, str | Path):
         try:
-            with Path(source).open("rb") as opened:
+            with open_input(source) as opened:
                 yield from read(opened, options)
+        except DocstoreError:
+            raise
         except OSError as error:
             raise InvalidArgument(f"cannot read {source}: {error.strerror}; name a file that can be read") from error
         return
@@ -155,9 +158,9 @@ _NOTHING_UNPACKED = "nothing in it can be unpacked"
 def why_no_archive(path: str) -> str:
     """Why a file is none that `read` reads, or ""; "" also for an archive that is damaged or cannot be opened."""
     try:
-        with Path(path).open("rb") as stream:
+        with open_input(path) as stream:
             name, reason, _ = detect(stream)
-    except OSError:
+    except (OSError, InvalidArgument):
         return ""
     return "" if name or reason.startswith(_NOTHING_UNPACKED) else reason
 

@@ -20,12 +20,13 @@ from docstore.model import capture, keys
 from docstore.model.capture import STORED_TEXT
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.types import Cell, Headers, ReadSpec, VerdictKind, micros
-from docstore.reading.cells import Row
+from docstore.reading.cells import Row, scan_range
 from docstore.reading.documents import Capture, Document
 from docstore.storage.unreadable import Place
 
-if TYPE_CHECKING:  # a type alone
+if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
+    from docstore.sweep.clusters import Survivors
 
 ROWS_AHEAD = 256
 """Rows whose newest captures are read by one call: with one request a row, a served store takes twice as long."""
@@ -118,6 +119,7 @@ class Selection:
             between them one must hold.
         collapse: of each cluster of the last sweep only one selected capture: the canonical one, else the oldest.
         drop_repeated_lines: leave out of a text the lines that a selected capture before it, of the same host, has.
+        after: only rows after this row key.
     """
 
     prefix: str | None = None
@@ -133,6 +135,7 @@ class Selection:
     where: tuple[str, ...] = ()
     drop_repeated_lines: bool = False
     collapse: bool = False
+    after: bytes = b""
 
     def __post_init__(self) -> None:
         for name in ("since", "until"):
@@ -209,6 +212,29 @@ of lines, since Thai has none.  The same is left out here.
 
 
 # --- reading
+
+
+def row_range(selection: Selection) -> tuple[bytes, bytes | None]:
+    """The range of row keys in which the captures of a selection are."""
+    start, end = scan_range(selection.prefix, selection.host)
+    return max(start, selection.after + b"\0") if selection.after else start, end
+
+
+def survivors(
+    store: Store,
+    selection: Selection,
+    keep: Callable[[bytes, int], bool] | None = None,
+    *,
+    without_bodies: bool = False,
+) -> Survivors:
+    """Which captures of a selection stay if one of each cluster does; its `after` has no influence."""
+    from docstore.sweep.clusters import Survivors  # imports numpy, which a plain export does not need
+
+    kept = Survivors(store)
+    candidates = replace(selection, collapse=False, drop_repeated_lines=False, after=b"")
+    for row, taken, _ in captures(store, candidates, ("dedup",), keep, without_bodies=without_bodies):
+        kept.add(row.row_key, taken.timestamp)
+    return kept
 
 
 def in_step(rows: Iterator[Row]) -> Callable[[bytes], tuple[Cell, ...]]:
@@ -345,32 +371,31 @@ def captures(
         keys_only=True,
         crawl=selection.crawl,
     )
-    rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
+    # The first lines of a host also count if its first rows are not given.
+    host = keys.host_of(selection.after) if selection.drop_repeated_lines else selection.after
+    start, end = row_range(replace(selection, after=host))
+    rows = store.cells.scan(start=start, end=end, spec=spec)
     if selection.lang:
-        rows = _with_cells(rows, in_language(store, selection.lang, prefix=selection.prefix, host=selection.host))
+        rows = _with_cells(rows, in_language(store, selection.lang, start=start, end=end))
     where = None
     if selection.where:
-        where = _Where(store, selection.where, prefix=selection.prefix, host=selection.host)
+        where = _Where(store, selection.where, start=start, end=end)
         rows = _with_cells(rows, where)
     if keep is not None:
         rows = _with_cells(rows, keep)
     if selection.collapse:
-        from docstore.sweep.clusters import Survivors  # imports numpy, which a plain export does not need
-
-        survivors = Survivors(store)
-        candidates = replace(selection, collapse=False, drop_repeated_lines=False)
-        for row, taken, _ in captures(store, candidates, ("dedup",), keep, without_bodies=without_bodies):
-            survivors.add(row.row_key, taken.timestamp)
-        rows = _with_cells(rows, survivors.keeps)
+        rows = _with_cells(rows, survivors(store, selection, keep, without_bodies=without_bodies).keeps)
     first_lines = _first_lines() if selection.drop_repeated_lines else None
     last = b""
     for row, taken in _read(store, rows, selection.until, tuple(sorted(wanted))):
         if (without_bodies or _has_body(taken, wanted)) and _selected(selection, taken):
             if first_lines is not None and taken.text:  # of what is exported
                 taken = taken._replace(text=first_lines(row.row_key, taken.text))
+            if row.row_key <= selection.after:
+                continue
             yield row, taken, visit_headers(store, row, taken) if row.row_key == last else None
             last = row.row_key
-    if where is not None and not last:
+    if where is not None and not last and not selection.after:
         where.check()
 
 

@@ -353,6 +353,9 @@ _OVERLAP_BYTES = 128 * 1024
 def modified_micros(stream: SupportsRead[bytes]) -> int | None:
     """When an open file was changed, in microseconds since 1970, to the millisecond; None for what is no file."""
     opened: Any = stream
+    remote: int | None = getattr(getattr(stream, "raw", None), "modified", None)
+    if remote is not None:
+        return remote
     try:
         return int(os.fstat(opened.fileno()).st_mtime_ns // 1_000_000 * 1000)
     except (AttributeError, OSError):

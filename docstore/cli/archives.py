@@ -7,9 +7,9 @@ import json
 import sys
 import tempfile
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from docstore.archives.export import (
     SOFTWARE,
@@ -21,11 +21,13 @@ from docstore.archives.export import (
     selected,
 )
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
-from docstore.archives.selection import QUALITY_PRESETS, Selection
+from docstore.archives.locations import found, is_url, listed, open_output
+from docstore.archives.selection import QUALITY_PRESETS, Selection, survivors
+from docstore.archives.shards import Keep, Shards, Takes
 from docstore.archives.subtract import BESIDE_MICROS, SET_A, SET_B, only_in_b
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
-from docstore.cli import answers, arguments, output
+from docstore.cli import answers, output
 from docstore.cli.opening import open_in
 from docstore.cli.store_commands import PARQUET
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
@@ -42,9 +44,11 @@ SHOWN_ERRORS = 20
 SHOWN_FILES = 5
 
 
-def _holds(name: str, path: Path) -> bool:
-    """Whether a path is a file that is read, or in a folder that is."""
-    return path.resolve().is_relative_to(Path(name).resolve())
+def _holds(name: str, path: str) -> bool:
+    """Whether a file is one that is read, or in a folder that is."""
+    if is_url(name) or is_url(path):
+        return path.startswith(name)
+    return Path(path).resolve().is_relative_to(Path(name).resolve())
 
 
 def run_ingest(args: argparse.Namespace) -> int:
@@ -52,21 +56,23 @@ def run_ingest(args: argparse.Namespace) -> int:
     if args.mirror is not None:
         if not Path(args.mirror).is_dir():
             raise InvalidArgument(f"no folder {args.mirror}; name the folder of saved pages after --mirror")
-        if args.files or not args.base:
+        if args.files or args.files_from or not args.base:
             raise InvalidArgument("--mirror needs the option --base URL, and takes no other files")
-    elif args.base or not args.files:
-        raise InvalidArgument("name archives, folders of archives, or - for stdin; --base goes with --mirror")
-    for name in args.files:
-        if name != "-" and not (Path(name).is_file() or Path(name).is_dir()):
-            raise InvalidArgument(
-                f"no file {name}; name WARC, ARC, TREC Web, WACZ or Parquet files, a folder, or - for stdin"
-            )
-    names = args.files or [args.mirror]
-    if args.rejected and any(_holds(name, Path(args.rejected)) for name in names if name != "-"):
+    elif not (args.files or args.files_from) or (args.base and not args.files_from):
+        raise InvalidArgument(
+            "name archives, folders of archives, or - for stdin; --base goes with --mirror or --files-from"
+        )
+    names = [one for name in args.files for one in ([name] if name == "-" else found(name))]
+    if args.files_from:
+        listed_files = listed(args.files_from, args.base or "")
+        found(listed_files[0])  # a wrong --base is one error, not one for each file
+        names += listed_files
+    names = names or [args.mirror]
+    if args.rejected and any(_holds(name, args.rejected) for name in names if name != "-"):
         raise InvalidArgument(f"--rejected {args.rejected} would be written into what is read; name another file")
     sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in names]
     with ExitStack() as stack:
-        rejects = stack.enter_context(arguments.replaced(Path(args.rejected))) if args.rejected else None
+        rejects = stack.enter_context(open_output(args.rejected)) if args.rejected else None
         path = Path(args.store)
         if args.dry_run and args.create and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
             # A dry run creates no permanent store.
@@ -88,16 +94,17 @@ def run_ingest(args: argparse.Namespace) -> int:
             policies,
             args.threads,
             list_rejected if args.rejected else None,
-            args.anchors,
-            args.reader,
-            args.max_body_bytes,
-            args.keep_truncated,
-            args.any_time,
-            args.strip_passwords,
-            args.crawl or "",
-            args.keep_encoded,
-            args.base or "",
-            args.windows_names,
+            anchors=args.anchors,
+            reader=args.reader,
+            max_body_bytes=args.max_body_bytes,
+            keep_truncated=args.keep_truncated,
+            any_time=args.any_time,
+            strip_passwords=args.strip_passwords,
+            crawl=args.crawl or "",
+            keep_encoded=args.keep_encoded,
+            base=(args.base or "") if args.mirror else "",
+            windows_names=args.windows_names,
+            jobs=args.jobs,
         )
         try:
             with ExitStack() as drawn:  # ends the line of the progress bar before other messages
@@ -221,15 +228,19 @@ def run_export(args: argparse.Namespace) -> int:
     columns = args.columns.split(",") if args.columns else None
     if args.dropped and not args.collapse:
         raise InvalidArgument("--dropped lists what --collapse leaves out; add --collapse")
-    written = [Path(name).resolve() for name in (args.output, args.cdxj, args.dropped) if name and name != "-"]
+    written = [
+        name if is_url(name) else str(Path(name).resolve())
+        for name in (args.output, args.cdxj, args.dropped)
+        if name and name != "-"
+    ]
     if len(set(written)) < len(written):
         raise InvalidArgument("--output, --cdxj and --dropped name the same file; name different ones")
-    report = ExportReport()
+    in_shards = args.shard_size is not None or args.shards is not None
+    if in_shards and (to_stdout or args.cdxj or None not in (args.shard_size, args.shards)):
+        raise InvalidArgument("name --output FILE and one of --shard-size and --shards; --cdxj indexes a single file")
+    report, target = ExportReport(), args.output
     with ExitStack() as stack:
         store = open_in(stack, args)
-        # If no page matches, an earlier output stays.
-        file = output.raw_stdout() if to_stdout else arguments.replaced(Path(args.output), lambda: report.captures)
-        stream = stack.enter_context(file)
         show = output.progress_of_count(args, stack, " pages")
         selection = Selection(
             prefix=args.prefix,
@@ -247,42 +258,88 @@ def run_export(args: argparse.Namespace) -> int:
             drop_repeated_lines=args.drop_repeated_lines,
         )
         if args.dropped:
-            _write_dropped(store, replace(selection, collapse=False), Path(args.dropped))
-        on_progress = (lambda done: show(done.captures)) if show else None
-        if args.format == PARQUET:
-            layout = "markdown" if args.markdown else args.layout or "full"
-            report = arrow.write_parquet(
-                store, stream, selection, layout=layout, columns=columns, on_progress=on_progress
-            )
-        else:
-            writer = WRITERS[args.format](stream, args.body)
-            if args.markdown:
-                writer = JsonLinesExport(stream, bodies=args.body, markdown=True)
-            if args.cdxj:
-                from docstore.archives.wacz import CdxjIndex
+            _write_dropped(store, selection, args.dropped)
+        done_before = 0
+        layout = "markdown" if args.markdown else args.layout or "full"
 
-                index = CdxjIndex(Path(args.output).name)
-                index_stream = stack.enter_context(arguments.replaced(Path(args.cdxj), lambda: report.captures))
-                writer = WarcExport(stream, SOFTWARE, index.add)
-            report = export(
-                store,
-                writer,
-                selection,
-                texts=args.format in ("jsonl", "wacz"),
-                keep_encoded=args.keep_encoded,
-                on_progress=on_progress,
-            )
-            if args.cdxj:
-                index_stream.writelines(index.lines())
+        def write(stream: BinaryIO, part: Selection, keep: Keep = None, takes: Takes | None = None) -> ExportReport:
+            nonlocal done_before
+            before, index_stream = done_before, None
+            on_progress = (lambda done: show(before + done.captures)) if show else None
+            if args.format == PARQUET:
+                group_bytes = min(arrow.ROW_GROUP_BYTES, args.shard_size or arrow.ROW_GROUP_BYTES)
+                written = arrow.write_parquet(
+                    store,
+                    stream,
+                    part,
+                    layout=layout,
+                    columns=columns,
+                    keep=keep,
+                    takes=takes,
+                    group_bytes=group_bytes,
+                    on_progress=on_progress,
+                )
+            else:
+                writer = WRITERS[args.format](stream, args.body)
+                if args.markdown:
+                    writer = JsonLinesExport(stream, bodies=args.body, markdown=True)
+                if args.cdxj:
+                    from docstore.archives.wacz import CdxjIndex
+
+                    index = CdxjIndex(args.output.rpartition("/")[2])
+                    index_stream = stack.enter_context(open_output(args.cdxj, lambda: report.captures))
+                    writer = WarcExport(stream, SOFTWARE, index.add)
+                written = export(
+                    store,
+                    writer,
+                    part,
+                    texts=args.format in ("jsonl", "wacz"),
+                    keep=keep,
+                    keep_encoded=args.keep_encoded,
+                    takes=takes,
+                    on_progress=on_progress,
+                )
+                if index_stream is not None:
+                    index_stream.writelines(index.lines())
+            done_before += written.captures
+            return written
+
+        if in_shards:
+            chosen = {
+                "selection": {**asdict(selection), "after": ""},
+                "format": args.format,
+                "layout": layout,
+                "columns": columns,
+                "body": args.body,
+                "keep_encoded": args.keep_encoded,
+            }
+            shards = Shards(args.output, chosen, args.shard_size, args.shards)
+            if shards.is_complete:
+                output.note(
+                    f"the export of {shards.manifest} was complete: nothing was written; remove it to begin anew"
+                )
+            report.unreadable = shards.write(store, selection, write)
+            for shard in shards.shards:
+                report.captures += shard["captures"]
+                report.body_bytes += shard["body_bytes"]
+            is_partial = any(shard["unreadable"] for shard in shards.shards)
+            target = shards.manifest
+        else:
+            # If no page matches, an earlier output stays.
+            file = output.raw_stdout() if to_stdout else open_output(args.output, lambda: report.captures)
+            report = write(stack.enter_context(file), selection)
+            is_partial = bool(report.unreadable)
     if args.json:
-        output.json_line({"captures": report.captures, "body_bytes": report.body_bytes, "output": args.output})
+        counts = {"captures": report.captures, "body_bytes": report.body_bytes, "output": target}
+        output.json_line(counts | ({"shards": shards.shards} if in_shards else {}))
     elif not to_stdout and report.captures:
         pages = "capture" if report.captures == 1 else "captures"
         which = " (of each page the newest; --versions all writes all)" if args.versions == 1 else ""
+        files = f" in {len(shards.shards)} files" if in_shards else ""
         bodies = f", {output.size(report.body_bytes)} of bodies," if report.body_bytes else ""
-        output.line(f"wrote {report.captures} {pages}{bodies} to {args.output}{which}")
+        output.line(f"wrote {report.captures} {pages}{bodies}{files} to {target}{which}")
     answers.note_unreadable(report.unreadable)
-    if report.unreadable:
+    if is_partial:
         return EXIT_RECORDS_SKIPPED
     if not report.captures:
         without = "; notes are written by `docstore annotate`" if args.where or args.quality else ""
@@ -294,16 +351,12 @@ def _conditions(args: argparse.Namespace) -> tuple[str, ...]:
     return (*args.where, *QUALITY_PRESETS.get(args.quality, ()))
 
 
-def _write_dropped(store: Store, selection: Selection, file: Path) -> None:
+def _write_dropped(store: Store, selection: Selection, file: str) -> None:
     """List the selected pages that a collapsed export leaves out: URL, that of the page that stays, similarity."""
-    from docstore.sweep.clusters import Survivors  # imports numpy, which a plain export does not need
-
-    survivors = Survivors(store)
-    for row_key, timestamp in selected(store, selection):
-        survivors.add(row_key, timestamp)
-    with arguments.replaced(file) as stream:
-        for row_key, timestamp in selected(store, selection):
-            if (dropped_page := survivors.dropped(row_key, timestamp)) is not None:
+    stay = survivors(store, selection)
+    with open_output(file) as stream:
+        for row_key, timestamp in selected(store, replace(selection, collapse=False)):
+            if (dropped_page := stay.dropped(row_key, timestamp)) is not None:
                 line = "{}\t{}\t{:.6f}\n".format(*dropped_page)
                 stream.write(line.encode("utf-8", "surrogateescape"))
 
@@ -313,11 +366,11 @@ def _write_dropped(store: Store, selection: Selection, file: Path) -> None:
 
 def run_subtract(args: argparse.Namespace) -> int:
     for name in (args.a, args.b):
-        if not Path(name).exists():
-            raise InvalidArgument(f"no file or folder {name}; name archives, or folders of archives")
-        if _holds(name, Path(args.output)):
+        found(name)
+        if _holds(name, args.output):
             raise InvalidArgument(f"--output {args.output} would be written into what is read; name another file")
-    if args.output == "-" or not Path(args.output).resolve().parent.is_dir():
+    folder = None if is_url(args.output) else Path(args.output).resolve().parent
+    if args.output == "-" or not (folder is None or folder.is_dir()):
         raise InvalidArgument(f"--output {args.output} must be a file in a folder that is there")
     if VerdictKind.NEW in args.verdict:
         raise InvalidArgument("a new page is like none of A; --verdict takes exact, same_text, near and contained")
@@ -325,7 +378,6 @@ def run_subtract(args: argparse.Namespace) -> int:
         from docstore.archives import arrow  # imported before a file is made: pyarrow may be missing
     use_one_heap()
     kinds = frozenset(map(VerdictKind, args.verdict)) or frozenset(SAME_PAGE)
-    folder = Path(args.output).resolve().parent
     with ExitStack() as stack:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-subtract-", dir=folder))
         store = stack.enter_context(open_store(f"{place}/store", create=True, durability="none"))
@@ -333,7 +385,7 @@ def run_subtract(args: argparse.Namespace) -> int:
         for name, label, later in ((args.a, SET_A, BESIDE_MICROS), (args.b, SET_B, 0)):
             with ExitStack() as drawn:
                 options = IngestOptions({}, args.threads, crawl=label, later_micros=later)
-                reports.append(ingest(store, [name], options, _progress(args, drawn)))
+                reports.append(ingest(store, found(name), options, _progress(args, drawn)))
         kept = only_in_b(store, kinds)
         selection = Selection(crawl=SET_B, versions=None)
 
@@ -341,7 +393,7 @@ def run_subtract(args: argparse.Namespace) -> int:
             return (row_key, timestamp) in kept
 
         report = ExportReport()
-        stream = stack.enter_context(arguments.replaced(Path(args.output), lambda: report.captures))
+        stream = stack.enter_context(open_output(args.output, lambda: report.captures))
         if args.format == PARQUET:
             report = arrow.write_parquet(store, stream, selection, keep=keep)
         else:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from docstore.cli import output
 from docstore.cli.main import COMMANDS, DEFAULT_STORE, STORE_VARIABLE, TOOL, Command
@@ -25,9 +23,6 @@ VERDICTS = ("exact", "same_text", "near", "contained", "similar", "new")
 DURABILITIES = ("sync", "flush", "none")
 """As in the types of the model, which are not imported until a value is parsed: `--help` would take twice as long."""
 MICROS = 1_000_000
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of a write that do not name their file."""
 
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdwy])")
@@ -368,52 +363,6 @@ def write_file(name: str, value: bytes) -> None:
         path(name).write_bytes(value)
     except OSError as error:
         raise InvalidArgument(f"cannot write {name}: {error.strerror}; name another file") from error
-
-
-@contextmanager
-def replaced(path: Path, is_wanted: Callable[[], object] = lambda: True) -> Iterator[BinaryIO]:
-    """Write a file under a temporary name and rename it at the end; if that fails, the old file stays.
-
-    A pipe or a device is written directly.
-
-    Args:
-        path: of the file.
-        is_wanted: asked at the end; if the answer is false, the old file stays, too.
-    Raises:
-        InvalidArgument: the file cannot be written.
-        StorageError: the disk is full, or failed.
-    """
-    from docstore.backends import store_exists
-    from docstore.storage.files import Files, storage_error
-
-    path = path.resolve()
-    if any(store_exists(str(parent)) for parent in path.parents):
-        raise InvalidArgument(f"cannot write {path}: it is in the folder of a store; name a file elsewhere")
-    is_file = path.is_file() or not path.exists()
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial") if is_file else path
-    try:
-        stream = partial.open("xb" if is_file else "wb")
-    except OSError as error:
-        raise InvalidArgument(
-            f"cannot write {path}: {error.strerror}; name a file in a folder that exists and is writable"
-        ) from error
-    try:
-        with stream:
-            yield stream
-            stream.flush()
-            if is_file:
-                os.fsync(stream.fileno())
-        if is_file and is_wanted():
-            partial.replace(path)
-            Files().sync_folder(path.parent)
-        elif is_file:
-            partial.unlink()
-    except BaseException as error:
-        if is_file:
-            partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
-            raise storage_error("write", path, error) from error
-        raise
 
 
 # --- the parsers of commands

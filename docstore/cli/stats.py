@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docstore.cli import arguments, output
+from docstore.cli import output
 from docstore.cli.opening import open_in, open_named
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import Previous, VerdictKind
@@ -244,7 +243,9 @@ def run_report(args: argparse.Namespace) -> int:
     if args.file == "-":
         output.write_bytes(page)
     elif args.file is not None:
-        with arguments.replaced(Path(args.file)) as stream:
+        from docstore.archives.locations import open_output
+
+        with open_output(args.file) as stream:
             stream.write(page)
     if args.json:
         output.json_line(made.asdict())

@@ -228,8 +228,11 @@ INGEST_DESCRIPTION = """\
 Write the pages of WARC 1.0/1.1, WET, ARC and TREC Web files and of JSON Lines,
 plain, gzip or zstd, of WACZ files, and of Parquet files with a column url, and
 body or text, as those of FineWeb.  A line of JSON has url, and text, html or
-body_base64; its other fields become a note.  The format is detected by content.  Of a folder all archives in
-it are read; hidden files and stores are left out, other files are passed over.
+body_base64; its other fields become a note.  The format is detected by content.
+A FILE may be a URL of http or https (ranges; a broken connection goes on), or
+of s3, gs or az with the extra of that name; credentials come from the
+environment and the files of the cloud's tools.  Of a folder all archives in it
+are read; hidden files and stores are left out, other files are passed over.
 Revisits are resolved after all files are read, so the order of files does not
 matter.  Damaged records are reported with file and offset, and skipped; the
 exit code is then 8.  It is also 8 if the original of a revisit is neither in
@@ -247,18 +250,27 @@ docstore ingest crawl.warc.gz --anchors
 docstore ingest crawl.warc.gz --crawl 2024-05
 docstore ingest fineweb/*.parquet CC-MAIN-*.warc.wet.gz
 docstore ingest crawls/ one-more.wacz --create
+docstore ingest 's3://bucket/crawl/*.warc.gz' https://example.org/more.warc.gz
+docstore ingest --files-from warc.paths.gz --base https://data.commoncrawl.org/ --jobs 2
 docstore ingest --mirror mirror/example.com --base https://example.com/
 docstore ingest crawl.warc.gz --keep-encoded --create
 """
 
 
 def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "files FILE*", "an archive, or a folder of archives; - for stdin")
+    declare(parser, "files FILE*", "an archive or a folder of archives, a pattern or a URL of either; - for stdin")
+    declare(
+        parser,
+        "--files-from FILE",
+        "also what this file lists, one path or URL a line, plain or gzip: paths of Common Crawl, or a manifest",
+    )
+    declare(parser, "--jobs N", "processes that read and analyse, each of them other files (default: 1)", default=1)
     declare(parser, "--mirror DIR", "instead: a folder of saved pages; needs --base")
     declare(
         parser,
         "--base URL",
-        "URL of the folder of --mirror; https:// alone if the folders in it are named by hosts",
+        "URL of the folder of --mirror, https:// alone if the folders in it are named by hosts; with --files-from: URL "
+        "or folder before each name of the list",
     )
     declare(
         parser,
@@ -336,6 +348,7 @@ docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may
 docstore export --format parquet --versions all --output all.parquet
 docstore export --format parquet --columns url,title,verdict --collapse --output pages.parquet
 docstore export --format parquet --layout fineweb --verdict new --output text.parquet
+docstore export --output s3://bucket/may/pages.warc.gz --shard-size 1GB
 docstore export --format jsonl --quality fineweb --where 'lang.lang = en' --drop-repeated-lines > text.jsonl
 """
 
@@ -344,7 +357,20 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--format", "what to write (default: warc)", FORMATS, "warc")
     declare(parser, "--layout", "columns of --format parquet (default: full)", LAYOUTS)
     declare(parser, "--columns LIST", "columns of --layout full to write, such as url,title,text (default: all)")
-    declare(parser, "--output FILE", "output file; replaced when everything is written (default: stdout)", default="-")
+    declare(
+        parser,
+        "--output FILE",
+        "output file, or an s3, gs or az URL; replaced when everything is written (default: stdout)",
+        default="-",
+    )
+    declare(
+        parser,
+        "--shard-size SIZE",
+        "write files of about this size, such as 1GB: of --output pages.warc.gz they are pages-00000.warc.gz and so "
+        "on, with pages.manifest.jsonl; if a run was stopped, the same command goes on after the last whole file",
+        arguments.memory,
+    )
+    declare(parser, "--shards N", "or so many files, of equally many captures")
     arguments.add_range(parser)
     declare(parser, "--status N", "only captures with this HTTP status", arguments.status)
     declare(

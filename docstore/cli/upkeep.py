@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docstore.attach import open_or_attach
-from docstore.cli import answers, arguments, output
+from docstore.cli import answers, output
 from docstore.cli.opening import open_in, refuse_other_backend
 from docstore.cli.store_commands import TEXTS_WITHOUT_BODIES
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
@@ -160,6 +160,7 @@ SALVAGED_HEADER = ("X-Docstore-Salvaged", "status and short headers are lost")
 
 def run_salvage(args: argparse.Namespace) -> int:
     from docstore.archives import export
+    from docstore.archives.locations import open_output
     from docstore.tablets.salvage import Salvage
 
     refuse_other_backend(args.store, "salvage reads the files of a store")
@@ -167,7 +168,7 @@ def run_salvage(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"there is no folder {args.store}; name the folder of a store with --store")
     salvage = Salvage(Path(args.store), only_set_aside=args.set_aside)
     late = 0
-    with arguments.replaced(Path(args.output)) as stream:
+    with open_output(args.output) as stream:
         writer = export.WRITERS[args.format](stream, True)
         for captured in salvage.captures():
             if captured.timestamp > LAST_MICROS:

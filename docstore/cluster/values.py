@@ -304,7 +304,9 @@ class CellValues:
             return encode_inline(raw)
         dictionary = self._dictionaries.choose(row_key, column, raw)
         value = NewValue(PagePointer(timestamp, row_key), column, raw)
-        ((codec, related, payload, _),) = self._codec.encode([value], [dictionary])
+        ((record, _),) = self._codec.encode([value], [dictionary])
+        assert record is not None
+        codec, related, payload = record.codec, record.related, record.payload
         if codec == CODEC_ZSTD_DICTIONARY:
             self._dictionaries.judge(row_key, column, len(raw), len(payload), related)
         cell = Owner(row_key, timestamp, column)

@@ -15,11 +15,11 @@ from docstore.cluster.commit import Slot, SlotCommitter
 from docstore.cluster.engine import FirstQualifiers, HBaseEngine
 from docstore.cluster.rowindex import RowIndex
 from docstore.dedup.comparable import REASON_BLANK, status_class
-from docstore.dedup.index import POINTER_SLICE, first_rows, index_query, text_row, titled_row
+from docstore.dedup.index import POINTER_SLICE, TEXT_ROW, first_rows, index_query, titled_row
 from docstore.dedup.index import TABLE as POSTINGS
 from docstore.model.analysis import Analysis
 from docstore.model.capture import STORED_BODY
-from docstore.model.format import CAPTURE_FAMILY
+from docstore.model.format import CAPTURE_FAMILY, TEXT_NUMBER_BYTES
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import PutResult, ReadSpec, RowMutations, VerdictKind
 from docstore.storage.engine import Plan
@@ -123,14 +123,11 @@ class HBaseWriter:
         """
         index, new, select = self._view.index, self._view.postings, self._view.detector.candidates_to_read
         proposed = (select(analysis, index.propose(analysis, new).numbers) for analysis in near)
-        rows = dict.fromkeys(text_row(number) for numbers in proposed for number in numbers)
+        names = (number.to_bytes(TEXT_NUMBER_BYTES, "big") for numbers in proposed for number in numbers)
+        rows = dict.fromkeys(TEXT_ROW + name for name in names)
         index.read_rows(rows)
         numbers = [(text_number(one.text_checksum), one.title) for one in analyses if one.text_checksum]
-        titled = [
-            titled_row(number, title)
-            for number, title in numbers
-            if index.first_pages([text_row(int.from_bytes(number, "big"))], new)
-        ]
+        titled = [titled_row(number, title) for number, title in numbers if index.first_pages([TEXT_ROW + number], new)]
         index.read_rows(titled)
         return index.first_pages(dict.fromkeys((*rows, *first_rows(analyses), *titled)), new)
 

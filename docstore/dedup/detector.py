@@ -33,7 +33,7 @@ from docstore.dedup.comparable import (
     text_compares,
     title_mismatch,
 )
-from docstore.dedup.index import NOTHING_NEW, Fits, HashIndex, Proposal
+from docstore.dedup.index import BODY_ROW, NOTHING_NEW, POINTER_SLICE, TEXT_ROW, Fits, HashIndex, Proposal, titled_row
 from docstore.dedup.kernel import Kernel, decides_alone
 from docstore.model.analysis import Analysis
 from docstore.model.capture import (
@@ -52,7 +52,7 @@ from docstore.model.capture import (
 )
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
-from docstore.model.pointers import PagePointer, text_number
+from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.sets import Keys
 from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
 from docstore.storage.cache import Memory
@@ -65,7 +65,7 @@ from docstore.storage.values import INLINE_TAG, through_moves
 MAX_VERIFIED = 16
 """Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; if none of them
 is near, as many more, the likeliest by their sketches."""
-RELATIVE_SIMILARITY = 0.4
+DELTA_SIMILARITY = 0.4
 """Such a page is worth a delta even if it is not a duplicate."""
 MAX_EVIDENCE = 64
 """The oldest pages of a text that may be evidence against titles."""
@@ -212,7 +212,7 @@ class StoredPages:
 
 Judged = tuple[StoredVerdict, PagePointer | None, PagePointer | None]
 """A verdict against other rows; the page whose shingles are in this one; and the nearest page verified at
-RELATIVE_SIMILARITY or more, duplicate or not: a base for a delta."""
+DELTA_SIMILARITY or more, duplicate or not: a base for a delta."""
 
 
 def _verdict(
@@ -331,7 +331,7 @@ class Detector:
         self._title_rule = title_rule
         self._unreadable: set[PagePointer] = set()
         """Candidates of the page that is judged that turned out unreadable; the next page tries them again."""
-        bounds = (RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
+        bounds = (DELTA_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
         self._texts = docstore_native.Texts(memory.share("sketches") // SKETCH_BYTES, bounds, memory.share("shingles"))
 
     def _page(self, pointer: PagePointer) -> StoredPage | None:
@@ -341,7 +341,7 @@ class Detector:
     def candidates_to_read(self, analysis: Analysis, numbers: list[int]) -> list[int]:
         """Of the texts proposed for a page, most of those whose pages will be read: their sketches are not cached, or
         do not rule out a similarity."""
-        least = RELATIVE_SIMILARITY - SKETCH_MARGIN
+        least = DELTA_SIMILARITY - SKETCH_MARGIN
         unheld = self._texts.unheld(numbers)
         return [*unheld, *self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)]
 
@@ -359,12 +359,12 @@ class Detector:
             return _verdict(VerdictKind.NEW, reason=REASON_BLANK), None, None
         checksum = analysis.body_checksum
         condition = status_class(status), checksum if decides_alone(checksum) else blake3(body).digest()
-        has_body = self._has_body(body, checksum, status)
+        has_body, body_row = self._has_body(body, checksum, status), BODY_ROW + body_head(checksum)
         text = analysis.text_checksum, analysis.title, bool(analysis.entries)
         self._unreadable.clear()
         while True:
             contains = nearest = None
-            same = self._index.oldest_with_body(checksum, row_key, has_body, condition, self._pages.postings)
+            same = self._index.oldest(body_row, row_key, has_body, condition, self._pages.postings)
             if same is not None:
                 verdict, nearest = _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1)), same
             elif not analysis.has_text:
@@ -447,7 +447,7 @@ class Detector:
         matches: list[Match],
         least: float,
         *,
-        until_one_stands: bool = False,
+        decisive_only: bool = False,
     ) -> tuple[list[Match], list[Match]]:
         """Matches that titles allow, most similar first, and matches that titles set apart from a page.
 
@@ -459,12 +459,12 @@ class Detector:
             analysis: its fingerprints.
             matches: from `matches`.
             least: Jaccard coefficient below which there is no verdict; such matches are kept unchecked.
-            until_one_stands: leave out matches that are less similar than one that is allowed: they decide no verdict,
+            decisive_only: leave out matches that are less similar than one that is allowed: they decide no verdict,
                 unless one page is contained in the other.
         """
         contained = self._thresholds.contained
-        may_stand: Callable[[PagePointer], bool] | None = None
-        standing: list[Match] = []
+        is_allowed: Callable[[PagePointer], bool] | None = None
+        allowed: list[Match] = []
         apart: list[Match] = []
         enough = 0.0
         for match in matches:
@@ -472,24 +472,24 @@ class Detector:
             if match.jaccard < enough and not is_whole:
                 continue
             if match.jaccard < least and not is_whole:
-                standing.append(match)
+                allowed.append(match)
                 continue
-            if may_stand is None:
-                may_stand = self._may_stand(row_key, body, analysis, matches)
-            if not may_stand(match.pointer):
-                other = self._other_of_text(row_key, analysis.title, match.pointer, may_stand)
+            if is_allowed is None:
+                is_allowed = self._allowed_by_titles(row_key, body, analysis, matches)
+            if not is_allowed(match.pointer):
+                other = self._other_of_text(row_key, analysis.title, match.pointer, is_allowed)
                 if other is None:
                     apart.append(match)
                     continue
                 match = match._replace(pointer=other)
-            standing.append(match)
-            if until_one_stands:
+            allowed.append(match)
+            if decisive_only:
                 enough = max(enough, match.jaccard)
-        if len(standing) > 1:  # another page of a text may be younger
-            standing.sort(key=_best_first)
-        return standing, apart
+        if len(allowed) > 1:  # another page of a text may be younger
+            allowed.sort(key=_best_first)
+        return allowed, apart
 
-    def _may_stand(
+    def _allowed_by_titles(
         self, row_key: bytes, body: bytes, analysis: Analysis, matches: list[Match]
     ) -> Callable[[PagePointer], bool]:
         """A function: whether titles allow a verdict on the text of a page to name another page."""
@@ -502,7 +502,7 @@ class Detector:
                 near, contained = self._thresholds.near - EVIDENCE_MARGIN, self._thresholds.contained
                 like = [match for match in matches if match.jaccard >= near or match.contained >= contained]
                 names = [match.number.to_bytes(TEXT_NUMBER_BYTES, "big") for match in like]
-                texts = [self._index.pages_with_text(name, self._pages.postings) for name in names]
+                texts = [self._index.pages(TEXT_ROW + name, self._pages.postings) for name in names]
                 oldest = chain.from_iterable(islice(pages, MAX_EVIDENCE) for pages in texts)  # live or not
                 like_them.extend(dict.fromkeys(chain((match.pointer for match in like), oldest)))
             if host not in by_host:
@@ -510,17 +510,17 @@ class Detector:
                 by_host[host] = [self._pages.titled(each) for each in pointers if self._page(each) is not None]
             return by_host[host]
 
-        def may_stand(pointer: PagePointer) -> bool:
+        def is_allowed(pointer: PagePointer) -> bool:
             other = self._pages.titled(pointer)
             if other.title == page.title:
                 return True
             evidence = (each for host in {page.host, other.host} if host for each in of_host(host))
             return not title_mismatch(page, other, evidence)
 
-        return may_stand if self._title_rule else lambda pointer: True
+        return is_allowed if self._title_rule else lambda pointer: True
 
     def _other_of_text(
-        self, row_key: bytes, title: str, pointer: PagePointer, may_stand: Callable[[PagePointer], bool]
+        self, row_key: bytes, title: str, pointer: PagePointer, is_allowed: Callable[[PagePointer], bool]
     ) -> PagePointer | None:
         """The oldest live page with the text of another page that titles allow: the oldest with the page's own title,
         or the first of all."""
@@ -533,9 +533,11 @@ class Detector:
         def fits(other: PagePointer) -> bool:
             is_candidate = other != pointer and other.row_key != row_key and has_text(other)
             its = self._page(other) if is_candidate else None
-            return its is not None and its.text_checksum == stored.text_checksum and may_stand(other)
+            return its is not None and its.text_checksum == stored.text_checksum and is_allowed(other)
 
-        with_text = self._index.first_with_text(number, row_key, has_text, is_list, self._pages.postings)
+        row, new = TEXT_ROW + number, self._pages.postings
+        first = self._index.oldest(row, row_key, has_text, is_list, new)
+        with_text = [] if first is None else [first, *islice(self._index.pages(row, new, first), POINTER_SLICE - 1)]
         others = filter(fits, with_text)
         oldest = [self._oldest_titled(row_key, stored.text_checksum, title, is_list), next(others, None)]
         return min((page for page in oldest if page is not None), default=None)
@@ -581,10 +583,6 @@ class Detector:
             matches.append(_new_tuple(Match, (pointer, similarity, shared / size, shared / others, number)))
             if len(matches) == limit:
                 break
-
-    def similarity(self, analysis: Analysis, text_checksum: bytes, load_text: Callable[[], str | None]) -> float:
-        """Exact Jaccard coefficient of a page and a stored text; see `shares`."""
-        return self.shares(analysis, text_checksum, load_text)[0]
 
     def shares(
         self, analysis: Analysis, text_checksum: bytes, load_text: Callable[[], str | None]
@@ -651,9 +649,12 @@ class Detector:
 
     def _oldest_titled(self, row_key: bytes, text_checksum: bytes, title: str, is_list: bool) -> PagePointer | None:
         """The oldest live page with this text and title that is compared."""
-        number, condition = text_number(text_checksum), (text_checksum, title, is_list)
+        number, new = text_number(text_checksum), self._pages.postings
+        if self._index.few_pages(TEXT_ROW + number, new) == []:
+            return None  # for most pages, whose row of postings is cached
         fits = self._has_text(number, is_list, text_checksum, title)
-        return self._index.oldest_with_title(number, title, row_key, fits, condition, self._pages.postings)
+        condition = text_checksum, title, is_list
+        return self._index.oldest(titled_row(number, title), row_key, fits, condition, new)
 
     def equal(
         self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int
@@ -665,27 +666,29 @@ class Detector:
         """
         if not is_blank(body):
             has_body = self._has_body(body, analysis.body_checksum, status)
-            for pointer in self._index.pages_with_body(analysis.body_checksum):
+            for pointer in self._index.pages(BODY_ROW + body_head(analysis.body_checksum)):
                 if pointer.row_key != row_key and has_body(pointer):
                     yield pointer, VerdictKind.EXACT
         if not text_compares(status) or analysis.word_count < MIN_SAME_TEXT_WORDS:
             return
         number, is_list = text_number(analysis.text_checksum), bool(analysis.entries)
         has_title = self._has_text(number, is_list, analysis.text_checksum, analysis.title)
-        for pointer in self._index.pages_with_title(number, analysis.title):
+        for pointer in self._index.pages(titled_row(number, analysis.title)):
             if pointer.row_key != row_key and has_title(pointer):
                 yield pointer, VerdictKind.SAME_TEXT
         if analysis.word_count < MIN_NEAR_WORDS:
             return
-        may_stand = self._may_stand(row_key, body, analysis, self.matches(row_key, analysis, MAX_VERIFIED)[0])
+        is_allowed = self._allowed_by_titles(row_key, body, analysis, self.matches(row_key, analysis, MAX_VERIFIED)[0])
         has_text = self._has_text(number, is_list=is_list)
-        with_text = (page for page in self._index.pages_with_text(number) if page.row_key != row_key and has_text(page))
+        with_text = (
+            page for page in self._index.pages(TEXT_ROW + number) if page.row_key != row_key and has_text(page)
+        )
         for pointer in islice(with_text, MAX_TITLES):
             page = self._page(pointer)
             if page is None or page.text_checksum != analysis.text_checksum:
                 continue
             if not same_title(self._pages.titled(pointer).title, analysis.title):
-                yield pointer, VerdictKind.NEAR if may_stand(pointer) else VerdictKind.NEW
+                yield pointer, VerdictKind.NEAR if is_allowed(pointer) else VerdictKind.NEW
 
     def _has_text(
         self, number: bytes, is_list: bool | None = None, text_checksum: bytes = b"", title: str = ""
@@ -714,8 +717,8 @@ class Detector:
         reason = REASON_CROWDED if proposal.is_crowded else ""
         if not matches:
             return _verdict(VerdictKind.NEW, reason=reason, counts=counts), None, None
-        nearest = matches[0].pointer if matches[0].jaccard >= RELATIVE_SIMILARITY else None
-        matches, apart = self.by_titles(row_key, body, analysis, matches, self._least, until_one_stands=True)
+        nearest = matches[0].pointer if matches[0].jaccard >= DELTA_SIMILARITY else None
+        matches, apart = self.by_titles(row_key, body, analysis, matches, self._least, decisive_only=True)
         smaller = [match for match in matches if match.contains >= self._thresholds.contained]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
         kind, of, similarity = self._strongest(matches)
@@ -760,9 +763,10 @@ class Detector:
         name, new = number.to_bytes(TEXT_NUMBER_BYTES, "big"), self._pages.postings
         pointer: PagePointer | None = None
         page: StoredPage | None = None
-        few = self._index.few_with_text(name, new)
+        row = TEXT_ROW + name
+        few = self._index.few_pages(row, new)
         if few is None:
-            pointer = self._index.oldest_with_text(name, row_key, self._has_text(name, is_list=is_list), is_list, new)
+            pointer = self._index.oldest(row, row_key, self._has_text(name, is_list=is_list), is_list, new)
             page = None if pointer is None else self._page(pointer)
         else:  # the same for a row of few pages: nearly all have one
             for pointer in few:
@@ -776,7 +780,7 @@ class Detector:
                     break
                 page = None
         if pointer is None or page is None:
-            if self._index.oldest_with_text(name, b"", self._has_text(name), new=new) is None:
+            if self._index.oldest(row, b"", self._has_text(name), new=new) is None:
                 self._index.note_gone(number)
             return None
         if unlike is not None:

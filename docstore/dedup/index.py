@@ -22,7 +22,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import chain, islice
+from itertools import chain
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -84,8 +84,10 @@ _END: Final = PagePointer(1 << 64, b"")
 _BEGIN: Final = PagePointer(0, b"")
 _new_tuple = tuple.__new__
 """Takes half the time of a NamedTuple's constructor; there are a dozen pointers and cells a page."""
-_BODY = bytes((POSTING_BODY,))
-_TEXT = bytes((POSTING_TEXT,))
+BODY_ROW: Final = bytes((POSTING_BODY,))
+TEXT_ROW: Final = bytes((POSTING_TEXT,))
+"""Prefixes of rows: with a `body_head` the row of the pages with a body, with a `text_number` that of the pages with a
+text.  `titled_row` gives the row of the pages with a text and the words of a title."""
 _CACHED_KINDS = (POSTING_BODY, POSTING_TEXT)
 
 
@@ -314,11 +316,6 @@ def titled_row(number: bytes, title: str) -> bytes:
     return posting_rows(b"", b"\0" + number, title)[2]
 
 
-def text_row(number: int) -> bytes:
-    """The row of the pages with a text."""
-    return _TEXT + number.to_bytes(TEXT_NUMBER_BYTES, "big")
-
-
 def index_query(analysis: Analysis) -> IndexQuery:
     """What a page asks the index."""
     number = int.from_bytes(text_number(analysis.text_checksum), "big")
@@ -327,8 +324,8 @@ def index_query(analysis: Analysis) -> IndexQuery:
 
 def first_rows(pages: Sequence[Analysis]) -> list[bytes]:
     """The rows of the bodies and texts of pages, in order, each once."""
-    rows = {_BODY + body_head(analysis.body_checksum) for analysis in pages}
-    rows |= {_TEXT + text_number(analysis.text_checksum) for analysis in pages if analysis.text_checksum}
+    rows = {BODY_ROW + body_head(analysis.body_checksum) for analysis in pages}
+    rows |= {TEXT_ROW + text_number(analysis.text_checksum) for analysis in pages if analysis.text_checksum}
     return sorted(rows)
 
 
@@ -472,28 +469,21 @@ class HashIndex:
 
     # --- reading
 
-    def pages_with_body(self, body_checksum: bytes, new: NewPostings = NOTHING_NEW) -> Iterator[PagePointer]:
-        """Pages whose body checksum has this prefix, oldest first; the caller verifies each."""
-        return self._pages_of(_BODY + body_head(body_checksum), new)
-
-    def pages_with_text(self, number: bytes, new: NewPostings = NOTHING_NEW) -> Iterator[PagePointer]:
-        """Pages whose text has this number, oldest first; the caller verifies each."""
-        return self._pages_of(_TEXT + number, new)
-
-    def pages_with_title(self, number: bytes, title: str) -> Iterator[PagePointer]:
-        """Pages whose text has this number, and whose title has these words, oldest first; the caller verifies each."""
-        return self._pages_of(titled_row(number, title))
-
-    def _pages_of(
+    def pages(
         self, row: bytes, new: NewPostings = NOTHING_NEW, after: PagePointer | None = None
     ) -> Iterator[PagePointer]:
-        """Pages of a row, or those after a page."""
+        """Pages of a row, or those after a page, oldest first; the caller verifies each."""
         first = self._first(row, new)
         last = b"" if after is None else _qualifier(after)
         rest = first[bisect_right(first, last) :] if last else first
         if len(first) < POINTER_SLICE:
             return map(_pointer, rest)
         return map(_pointer, chain(rest, self._qualifiers_after(row, max(last, first[-1]), new)))
+
+    def few_pages(self, row: bytes, new: NewPostings = NOTHING_NEW) -> list[PagePointer] | None:
+        """All pages of a row, oldest first; None if there are more than a few.  The caller verifies each."""
+        first = self._first(row, new)
+        return [_pointer(qualifier) for qualifier in first] if len(first) < FEW_PAGES else None
 
     def _qualifiers_after(self, row_key: bytes, last: bytes, new: NewPostings = NOTHING_NEW) -> Iterator[bytes]:
         """The qualifiers of a row after one of them, read in slices."""
@@ -504,70 +494,26 @@ class HashIndex:
                 yield qualifier
                 last = qualifier
 
-    def oldest_with_body(
-        self, body_checksum: bytes, row_key: bytes, fits: Fits, condition: Hashable, new: NewPostings = NOTHING_NEW
-    ) -> PagePointer | None:
-        """The oldest page with a body that fits and is of another row, or None.
-
-        Args:
-            body_checksum: or its prefix.
-            row_key: pages of this row are skipped.
-            fits: verifies a page; a page that does not fit is not verified again, until it is posted again.
-            condition: identifies `fits` in the cache: equal conditions mean equal results.
-            new: of the batch in flight.
-        """
-        return self._oldest_of(_BODY + body_head(body_checksum), row_key, fits, condition, new)
-
-    def oldest_with_text(
-        self, number: bytes, row_key: bytes, fits: Fits, condition: Hashable = None, new: NewPostings = NOTHING_NEW
-    ) -> PagePointer | None:
-        """The oldest page with a text that fits and is of another row, or None.
-
-        Args:
-            number: of the text.
-            row_key: pages of this row are skipped.
-            fits: verifies a page, only by its text's number and its status.
-            condition: identifies further requirements of `fits`.
-            new: of the batch in flight.
-        """
-        return self._oldest_of(_TEXT + number, row_key, fits, condition, new)
-
-    def few_with_text(self, number: bytes, new: NewPostings = NOTHING_NEW) -> list[PagePointer] | None:
-        """All pages with a text, oldest first; None if there are more than a few.  The caller verifies each."""
-        first = self._first(_TEXT + number, new)
-        return [_pointer(qualifier) for qualifier in first] if len(first) < FEW_PAGES else None
-
-    def oldest_with_title(
+    def oldest(
         self,
-        number: bytes,
-        title: str,
+        row: bytes,
         row_key: bytes,
         fits: Fits,
-        condition: Hashable,
+        condition: Hashable = None,
         new: NewPostings = NOTHING_NEW,
     ) -> PagePointer | None:
-        """The oldest page with a text and a title that fits and is of another row, or None.
+        """The oldest page of a row that fits and is of another row of pages, or None.
 
         Args:
-            number: of the text.
-            title: the page's title has the same words.
+            row: of postings.
             row_key: pages of this row are skipped.
-            fits: verifies a page, its title and text too.
-            condition: identifies `fits`.
+            fits: verifies a page; a page that does not fit is not verified again, until it is posted again.
+            condition: identifies `fits` among those for this row: equal conditions mean equal results.
             new: of the batch in flight.
         """
-        if not self._first(_TEXT + number, new):
-            return None  # for most pages; the row has been read already
-        return self._oldest_of(titled_row(number, title), row_key, fits, condition, new)
-
-    def _oldest_of(
-        self, row: bytes, row_key: bytes, fits: Fits, condition: Hashable, new: NewPostings
-    ) -> PagePointer | None:
-        first = self._first(row, new)
-        if not first:
-            return None
-        if self._rows is None or len(first) < FEW_PAGES:
-            pages = map(_pointer, first) if len(first) < FEW_PAGES else self._pages_of(row, new)
+        few = self.few_pages(row, new)
+        if few is not None or self._rows is None:
+            pages = self.pages(row, new) if few is None else few
             return next((page for page in pages if page.row_key != row_key and fits(page)), None)
         cached = self._rows.get(row)
         by_condition = {} if cached is None else cached[1]
@@ -575,20 +521,10 @@ class HashIndex:
         if oldest is None:
             if len(by_condition) == MAX_CACHED_CONDITIONS:
                 del by_condition[next(iter(by_condition))]
-            oldest = by_condition[condition] = Oldest(lambda page: self._pages_of(row, after=page))
+            oldest = by_condition[condition] = Oldest(lambda page: self.pages(row, after=page))
             if cached is not None:
                 self._rows.put(row, cached)
         return oldest.find(row_key, fits, map(_pointer, new.rows.get(row, ())))
-
-    def first_with_text(
-        self, number: bytes, row_key: bytes, fits: Fits, condition: Hashable, new: NewPostings = NOTHING_NEW
-    ) -> Iterator[PagePointer]:
-        """The oldest page with a text as in `oldest_with_text`, and those after it, POINTER_SLICE in all; the caller
-        verifies each."""
-        oldest = self.oldest_with_text(number, row_key, fits, condition, new)
-        if oldest is None:
-            return iter(())
-        return chain([oldest], islice(self._pages_of(_TEXT + number, new, oldest), POINTER_SLICE - 1))
 
     def pages_named(self, kind: int, name: str, after: PagePointer | None = None) -> Iterator[PagePointer]:
         """Pages with a recorded payload digest or document number, newest first; the caller verifies each.
@@ -651,7 +587,7 @@ class HashIndex:
         return proposal
 
     def _is_gone(self, number: int, new: NewPostings) -> bool:
-        return number in self._gone and _TEXT + number.to_bytes(TEXT_NUMBER_BYTES, "big") not in new.rows
+        return number in self._gone and TEXT_ROW + number.to_bytes(TEXT_NUMBER_BYTES, "big") not in new.rows
 
     def note_gone(self, number: int) -> None:
         """Record that a text has no live page, so that it is not proposed until a page with it is posted."""

@@ -77,8 +77,8 @@ class IndexQueries:
         if near_compares(status, analysis.word_count):
             wanted = self._thresholds.at_least(least)
             matches, _ = detector.matches(row_key, analysis, max(limit, MAX_VERIFIED))
-            standing, apart = detector.by_titles(row_key, body, analysis, matches, least)
-            for some, is_apart in ((standing, False), (apart, True)):
+            allowed, apart = detector.by_titles(row_key, body, analysis, matches, least)
+            for some, is_apart in ((allowed, False), (apart, True)):
                 for match in some:
                     kind = wanted.kind(match.jaccard, max(match.contained, match.contains))
                     if kind is VerdictKind.NEW or match.pointer in found or not pages.is_readable(match.pointer):

@@ -63,10 +63,14 @@ except ImportError as missing:
 
 INDEX_FOLDER: Final = "search"
 """In the folder of a store."""
-FORMAT: Final = "docstore search 2\n"
+FORMAT: Final = "docstore search 3\n"
 FORMAT_FILE, SCRUB_FILE, PURGE_FILE, META_FILE = "FORMAT", "scrub", "purged", "meta.json"
 TEXT_FIELDS: Final = ("title", "headings", "main", "description", "keywords", "anchor", "url", "note")
 """Fields of words; `host` and `lang` are whole values, `status` and `time` numbers."""
+LEVELS: Final = 16
+"""Of what a page is worth for itself: the field `page` has its level of each kind, as `rank:7`, from 1 to LEVELS."""
+RANK_EXPONENT: Final = 0.6
+RICH_WORDS: Final = 300
 MAX_TEXT_BYTES: Final = 1 << 20
 MAX_ANCHORS: Final = 500
 """Number of anchors of a page that are indexed."""
@@ -118,7 +122,7 @@ def _schema() -> tantivy.Schema:
     builder.add_integer_field("time", fast=True)
     builder.add_unsigned_field("status", fast=True)
     builder.add_bytes_field("key", stored=True)
-    for name in ("host", "lang"):
+    for name in ("host", "lang", "page"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     for name in TEXT_FIELDS:
         builder.add_text_field(name, tokenizer_name="whitespace")
@@ -430,6 +434,8 @@ class _Pass:
                 if cell.qualifier == b"lang":
                     lang = str(note.get("lang", ""))
                     continue
+                for kind, worth in _worth(cell.qualifier, note).items():
+                    document.add_text("page", f"{kind}:{min(LEVELS, round(LEVELS * worth))}")
                 value = "\n".join(_strings(note))
             fields[cell.family] = f"{fields.get(cell.family, '')}\n{value}"
         document.add_text("lang", lang_of(lang))
@@ -444,6 +450,26 @@ def _anchors_and_notes(cells: Iterable[Cell], timestamp: int) -> list[Cell]:
     anchors = groupby((cell for cell in cells if cell.family == "anchor"), key=itemgetter(1))
     notes = (cell for cell in cells if cell.family == NOTE_FAMILY and cell.timestamp == timestamp)
     return [*(next(versions) for _, versions in islice(anchors, MAX_ANCHORS)), *notes]
+
+
+def _worth(annotator: bytes, note: dict[str, Any]) -> dict[str, float]:
+    """What a page is worth for itself, in [0, 1] by kind, as its note says.
+
+    Links count as in Craswell et al. 2005 (SIGIR): a saturating function of the rank, which is .5 for the average page.
+    A rich page has many words, few of them in links, and no repeated lines.
+    """
+
+    def number(name: str) -> float:
+        value = note.get(name)
+        return max(0.0, float(value)) if isinstance(value, int | float) else 0.0
+
+    if annotator == b"links":
+        powers = {"rank": number("rank") ** RANK_EXPONENT, "host": number("host_weight") ** RANK_EXPONENT}
+        return {kind: power / (power + 1) for kind, power in powers.items()}
+    if annotator == b"quality":
+        words, own = number("words"), 1 - min(1.0, number("link_density"))
+        return {"richness": words / (words + RICH_WORDS) * own * (1 - min(1.0, number("repeated_line_characters")))}
+    return {}
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -11,7 +11,9 @@ A query has fields, phrases, prefixes of words, synonyms, words near each other:
 Ranking: a word scores by BM25 in each field, times the field's boost.  A word of four letters or more (two syllables
 of Hangul) also matches the words that begin with it, by the rule of snippets (`text.finding.beginning_of`); these
 count as one word with their total frequency.  Two adjacent words of the query score once more if they are within eight
-words of each other.  In scripts without spaces, a sequence of characters is searched by its pairs.
+words of each other.  In scripts without spaces, a sequence of characters is searched by its pairs.  If weights of pages
+are set, a page also scores for its rank, its host and its text, at most so many times what a word of the query scores
+by its rarity; a page is found by its words alone.
 
 Pages that are not live any more are left out even before the next update of the index.  Duplicates are collapsed as by
 `DocumentStore.collapse`: by the clusters of the last sweep, else by the page that a verdict names.  That takes two or
@@ -33,7 +35,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Unpack
 from xml.etree import ElementTree
 
-from docstore.search.index import TEXT_FIELDS, SearchIndex, row_query, search_text  # first: it says what to install
+from docstore.search.index import (
+    LEVELS,
+    TEXT_FIELDS,
+    SearchIndex,
+    row_query,
+    search_text,
+)  # first: it says what to install
 
 # isort: split
 import tantivy
@@ -122,11 +130,13 @@ class Weights(NamedTuple):
 
     Attributes:
         fields: boost by name of a field; 0 leaves it out.
+        pages: of rank, host and richness; 0 leaves it out.
         beginning, synonym, near: see `boosts.toml`.
         synonyms: file of synonyms, if the file of weights names one.
     """
 
     fields: Mapping[str, float]
+    pages: Mapping[str, float]
     beginning: float
     synonym: float
     near: float
@@ -165,10 +175,10 @@ def _weights(path: Path | None, _version: int) -> Weights:
                 if name not in weights.get(part, {}) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                     raise InvalidArgument(
                         f"{path}: [{part}] {name} = {value!r} is not a boost; [fields] takes {', '.join(TEXT_FIELDS)}, "
-                        "[words] takes beginning, synonym, near: each a number from 0"
+                        "[words] takes beginning, synonym, near, [pages] takes rank, host, richness: each from 0"
                     )
                 weights[part][name] = value
-    return Weights(weights["fields"], **weights["words"], synonyms=synonyms)
+    return Weights(weights["fields"], weights["pages"], **weights["words"], synonyms=synonyms)
 
 
 Synonyms = Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]
@@ -262,7 +272,19 @@ class QueryMaker:
         parts += [(Occur.Must, Query.const_score_query(query, 0.0)) for query in self._filters(host, lang, options)]
         parts += [(Occur.MustNot, query) for query in self._other_statuses(options.get("status"))]
         parts += [(Occur.MustNot, query) for query in must_not]
+        parts += [(Occur.Should, query) for query in self._of_pages(plain)]
         return Query.boolean_query(parts)
+
+    def _of_pages(self, items: Iterable[Item]) -> Iterator[Query]:
+        """Queries of the levels of pages, which only add to the score; relative to the mean rarity of the words."""
+        weights = {kind: weight for kind, weight in self._weights.pages.items() if weight}
+        words = [word for item in items for word in search_text(item.text).split()] if weights else []
+        counts = [count for word in words[:MAX_WORDS] if (count := self._searcher.doc_freq("main", word))]
+        unit = sum(map(self._rarity, counts)) / len(counts) if counts else 1.0
+        for kind, weight in weights.items():
+            for level in range(1, LEVELS + 1):
+                query = Query.term_query(self._schema, "page", f"{kind}:{level}", index_option="basic")
+                yield Query.const_score_query(query, unit * weight * level / LEVELS)
 
     def _filters(self, host: str | None, lang: str | None, options: SearchOptions) -> Iterator[Query]:
         if host:

@@ -207,7 +207,6 @@ _REPEATABLE: Final = frozenset(
         ("POST", "/v1/page"),
         ("PUT", "/v1/page"),
         ("POST", "/v1/pages"),
-        ("POST", "/v1/verdicts"),
         ("POST", "/v1/anchors"),
         ("POST", "/v1/notes"),
     }

@@ -37,9 +37,9 @@ from docstore.model.types import (
     Time,
     Verdict,
     VerdictKind,
-    WriteOptions,
     body_bytes,
     checked_families,
+    checked_policies,
     checked_spec,
     micros,
     page_of,
@@ -566,9 +566,11 @@ def sent_options(**options: Unpack[PutOptions]) -> dict[str, object]:
     Raises:
         InvalidArgument: `policies` names no verdict or no policy.
     """
-    chosen = WriteOptions.of((), **options)
-    sent = {str(kind): str(policy) for kind, policy in chosen.policies.items()}
-    return {**chosen._asdict(), "policies": None if options.get("policies") is None else sent}
+    policies = options.get("policies")
+    named = (
+        None if policies is None else {str(kind): str(policy) for kind, policy in checked_policies(policies).items()}
+    )
+    return {**options, "policies": named}
 
 
 def as_page(given: Page | tuple[str, bytes]) -> Page:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
 from docstore.backends import names_server
@@ -200,13 +200,8 @@ CONNECT_SECONDS: Final = 10.0
 READ_BYTES: Final = 1 << 18
 
 
-class Request(NamedTuple):
-    """What is sent; `target` is path and query."""
-
-    method: str
-    target: str
-    headers: Mapping[str, str]
-    body: bytes | None
+Request: TypeAlias = tuple[str, str, dict[str, str], bytes | None]
+"""What is sent: method, path with query, headers and body."""
 
 
 class Answer(NamedTuple):
@@ -416,7 +411,7 @@ class Session:
             headers["idempotency-key"] = f"{self.boot or 'unknown'}.{secrets.token_hex(16)}"
         query = {name: _parameter(value) for name, value in call.query.items() if value is not None}
         target = self.address.prefix + call.path + (f"?{urlencode(query)}" if query else "")
-        return Request(call.method, target, headers, body)
+        return call.method, target, headers, body
 
     def _whole(self, head: http.client.HTTPResponse) -> Answer:
         raw = b"".join(iter(lambda: self.connections.read(head), b""))
@@ -586,11 +581,12 @@ class Connections:
     # --- pieces
 
     def _sent(self, connection: http.client.HTTPConnection, request: Request) -> http.client.HTTPResponse:
+        method, target, headers, body = request
         try:
             with suppress(BrokenPipeError, ConnectionResetError):  # refused before all was read: the answer says why
-                connection.request(request.method, request.target, body=request.body, headers=dict(request.headers))
+                connection.request(method, target, body, headers)
             response = connection.getresponse()
-            if request.method != "HEAD" and response.length is None and not response.chunked:
+            if method != "HEAD" and response.length is None and not response.chunked:
                 # `http.client` takes a head that was cut off for a whole one; every whole one says how its body ends.
                 raise Broken("the head of the answer was cut off", reached=True)
             self._in_use[response] = connection

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, Unpack
 
@@ -49,7 +49,7 @@ from docstore.serving.request import (
     failure,
 )
 from docstore.serving.service import Service
-from docstore.serving.wire import JSON, to_json
+from docstore.serving.wire import JSON
 from docstore.version import __version__
 
 _T = TypeVar("_T")
@@ -163,20 +163,14 @@ async def put_pages(
     **options: Unpack[PutOptions],
 ) -> Response:
     """Write pages in order; a result for each, or for the first ones, which are committed, and an error."""
-    return await _put_pages(context, service, pages, dry_run, options)
-
-
-@route("POST", "/v1/verdicts", Role.WRITE, gives={"results": list[PutResult]}, is_long=True)
-async def put_verdicts(
-    context: RequestContext,
-    service: Service,
-    *,
-    pages: list[Page],
-    dry_run: bool = False,
-    **options: Unpack[PutOptions],
-) -> Response:
-    """As `/pages`, for crawlers that keep their pages elsewhere: text and fingerprints are stored, bodies are not."""
-    return await _put_pages(context, service, pages, dry_run, {**options, "keep_body": False})
+    most = service.settings.limits.batch_pages
+    if len(pages) > most:
+        raise InvalidArgument(f"{len(pages)} pages are too many for one request; send at most {most} at a time")
+    results, error = await service.put_pages(pages, dry_run=dry_run, **options)
+    if error is None:
+        return reply(context, {"results": results})
+    status, body, _ = failure(error)
+    return reply(context, {"results": results, **body}, status)
 
 
 @route("GET", "/v1/page", Role.READ, gives=Document)
@@ -199,12 +193,8 @@ async def get_page(
     def encoded(found: Document | None) -> bytes | None:
         return None if found is None else encode(found)
 
-    follows = {"follow_redirects": follow_redirects, "variants": variants, "follow_duplicates": follow_duplicates}
-    if versions == 1:
-        raw = await service.read_page(encoded, url, at, wanted, **follows)
-    else:
-        find = partial(service.store.get, url, at=at, versions=versions, families=wanted, **follows)
-        raw = await service.read(lambda: encoded(find()))
+    how = {"follow_redirects": follow_redirects, "variants": variants, "follow_duplicates": follow_duplicates}
+    raw = await service.read_page(encoded, url, at=at, versions=versions, families=wanted, **how)
     if raw is None:
         rejected = rejection_of(await service.read(service.store.history, url), at)
         said = None if rejected is None else rejected.newest.shown_verdict
@@ -232,7 +222,7 @@ async def has_page(context: RequestContext, service: Service, *, url: Url) -> Re
 @route("GET", "/v1/page/body", Role.READ, gives=bytes)
 async def get_body(context: RequestContext, service: Service, *, url: Url, at: At = None) -> Response:
     """The stored bytes of a page, as data."""
-    found: Document | None = await service.read_page(lambda page: page, url, at, ("page",))
+    found: Document | None = await service.read_page(lambda page: page, url, at=at, families=("page",))
     if found is None or found.body is None:
         raise absent(url)
     return Response(200, found.body, BODY_HEADERS)
@@ -347,22 +337,16 @@ async def find(
 async def rejected(context: RequestContext, service: Service) -> Response:
     """Captures that a policy rejected."""
 
-    def found() -> Iterator[Any]:
-        for one in queries.rejected(service.store.table, service.store.opened.values):
-            yield PAUSE if one is None else Rejected(*one)
-
-    return await stream(context, service, found)
+    found = queries.rejected(service.store.table, service.store.opened.values)
+    return await stream(context, service, lambda: (PAUSE if one is None else Rejected(*one) for one in found))
 
 
 @route("GET", "/v1/orphans", Role.READ, streams=True)
 async def orphans(context: RequestContext, service: Service) -> Response:
     """Rejected pages to fetch again."""
 
-    def found() -> Iterator[Any]:
-        for one in queries.orphans(service.store.table, service.store.opened.values):
-            yield PAUSE if one is None else one
-
-    return await stream(context, service, found)
+    found = queries.orphans(service.store.table, service.store.opened.values)
+    return await stream(context, service, lambda: (PAUSE if one is None else one for one in found))
 
 
 @route("GET", "/v1/urls", Role.READ, streams=True)
@@ -386,19 +370,6 @@ async def urls(
             yield Listed(row.url, row.row_key, row.cells[0].timestamp)
 
     return await stream(context, service, listed, lambda item: item.row_key.hex())
-
-
-async def _put_pages(
-    context: RequestContext, service: Service, pages: list[Page], dry_run: bool, options: PutOptions
-) -> Response:
-    most = service.settings.limits.batch_pages
-    if len(pages) > most:
-        raise InvalidArgument(f"{len(pages)} pages are too many for one request; send at most {most} at a time")
-    results, error = await service.put_pages(pages, dry_run=dry_run, **options)
-    if error is None:
-        return reply(context, {"results": results})
-    status, body, _ = failure(error)
-    return reply(context, {"results": results, **body}, status)
 
 
 def _check_count(urls: list[str], service: Service) -> None:
@@ -569,8 +540,6 @@ def route_of(declared: Endpoint) -> Route:
 
 LONGEST_WAIT_SECONDS: Final = 60
 NO_OPTIONS: Final[dict[str, Any]] = {}
-BEAT_SECONDS: Final = 15
-"""A stream of events says at least so often that it is there."""
 
 
 @route("POST", "/v1/jobs", Role.WRITE, gives=Job, status=202)
@@ -601,18 +570,6 @@ async def get_job(
 ) -> Response:
     """A job; with `wait_seconds` when it has changed since that revision."""
     return reply(context, await service.jobs.watch(name, revision, wait_seconds))
-
-
-@route("GET", "/v1/jobs/{name}/events", Role.READ, gives=bytes)
-async def follow_job(_context: RequestContext, service: Service, *, name: str) -> Response:
-    """A job each time that it changes, as server-sent events."""
-    service.jobs.find(name)
-
-    async def events() -> AsyncGenerator[bytes, None]:
-        async for job in service.jobs.follow(name, BEAT_SECONDS):
-            yield b": still here\n\n" if job is None else b"event: job\ndata: " + to_json(job) + b"\n\n"
-
-    return Response(200, events(), {"content-type": "text/event-stream"})
 
 
 @route("DELETE", "/v1/jobs/{name}", Role.WRITE, gives=Job)

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +24,7 @@ from docstore.model import keys
 from docstore.model.capture import BODY, MAIN, STORED_KNOWN, STORED_REFUSED
 from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StorageError
 from docstore.model.plain import plain
-from docstore.model.types import Page, PutOptions, PutResult, micros
+from docstore.model.types import Page, PutOptions, PutResult
 from docstore.reading.documents import Document, DocumentReader, TakesLong
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
@@ -124,14 +124,7 @@ class Service:
         async with self._reading_all:
             return await self.read(call)
 
-    async def read_page(
-        self,
-        make: Callable[[Document | None], _T],
-        url: str,
-        at: int | None,
-        families: tuple[str, ...] | None,
-        **follows: bool,
-    ) -> _T:
+    async def read_page(self, make: Callable[[Document | None], _T], url: str, **options: Any) -> _T:
         """Make something of one page: at once if that is short, as it nearly always is.
 
         To change threads takes longer than such a read, and with writers at work several times as long: each change
@@ -139,15 +132,12 @@ class Service:
 
         Args:
             make: of the page; None if there is none.
-            url, at, families, follows: see `DocumentStore.get`.
+            url, options: see `DocumentStore.get`; times are microseconds.
         """
-        moment = None if at is None else micros(at)
         try:
-            if not follows:
-                return make(self._short_reader.get(keys.row_key(url), at=moment, families=families))
-            return make(self._short_reader.find(url, at=moment, versions=1, families=families, **follows))
+            return make(self._short_reader.find(url, **options))
         except TakesLong:
-            return await self.read(lambda: make(self.store.get(url, at=at, families=families, **follows)))
+            return await self.read(lambda: make(self.store.get(url, **options)))
 
     async def read_of_page(self, url: str, call: Callable[[], _T]) -> _T:
         """Call what reads values of one page: at once where they are short, as `read_page` does."""
@@ -418,17 +408,6 @@ class Jobs:
         except TimeoutError:
             pass
         return running.job
-
-    async def follow(self, name: str, seconds: float) -> AsyncIterator[Job | None]:
-        """A job each time that it has changed, and its end; None after so many seconds without a change."""
-        seen = 0
-        while True:
-            job = await self.watch(name, seen, seconds)
-            if job.state != RUNNING:  # whatever its revision: its thread may not have come to raise it
-                yield job
-                return
-            yield None if job.revision == seen else job
-            seen = job.revision
 
     async def stop(self, seconds: float) -> None:
         """Ask all jobs to stop, and wait for them for some seconds."""

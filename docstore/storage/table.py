@@ -418,10 +418,6 @@ class Table:
         spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
         return next((cell for cell in self.read_row(row_key, spec) if cell.qualifier == qualifier), None)
 
-    def absent_rows(self, row_keys: Iterable[bytes]) -> set[bytes]:
-        """The rows that do not exist; cheap.  A row whose cells were all deleted may be missing in the answer."""
-        return self._engine.absent_rows(self._name, row_keys)
-
     def scan(self, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING) -> Iterator[ScannedRow]:
         """Rows with ``start <= row key < end`` that have a kept cell of the spec, in row-key order."""
         self._check_families(spec.families)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import zstandard
 
@@ -25,6 +25,7 @@ from docstore.model.format import (
     CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
+    RECORD_VALUE,
 )
 from docstore.storage.bases import Base, NewValue, value_name
 from docstore.storage.cache import LruCache, Memory
@@ -41,25 +42,11 @@ Resolve: TypeAlias = Callable[[bytes], bytes]
 """From the checksum of a dictionary or base to its raw bytes."""
 
 
-class Encoded(NamedTuple):
-    """What becomes part of a record.
-
-    Attributes:
-        codec: one of CODEC_, or SAME: there is no record, because the value shares that of an earlier one.
-        related: checksum of dictionary or base; else b"".  Of CODEC_ZSTD_BODY, b"": the length of the body's record is
-            to be filled in.
-        payload: the frame.
-        base: that it is a delta against: a stored one, or an earlier value of the group; for SAME, the value that has
-            the record.
-    """
-
-    codec: int
-    related: bytes
-    payload: bytes
-    base: Base | NewValue | None = None
-
-
-SAME = 255
+Encoded: TypeAlias = tuple[Record | None, Base | NewValue | None]
+"""The record of a value, and what it is a delta against: a stored base, or an earlier value of the group.  A value that
+shares the record of an earlier one has none, and that value in place of a base."""
+_SHARES = 255
+"""Instead of a codec: the value shares the record of an earlier one."""
 DELTA_COST = {BODY: (12, 200), MAIN: (6, 50)}
 """What a delta is weighed against, by column: below one part in so many of the raw bytes it is taken at once; another
 has to save so many bytes, for the row of its base and a second decode at every read.  zstd alone hardly ever gets a
@@ -125,7 +112,8 @@ class ValueCodec:
     def encode(self, values: Sequence[NewValue], dictionaries: Sequence[Dictionary | None]) -> list[Encoded]:
         """Encode values; native code decides on delta, dictionary or plain for each, and makes the frames.
 
-        It does so in one call without the GIL, with as many threads as there are processors.
+        It does so in one call without the GIL, with as many threads as there are processors.  A text that is a delta of
+        its body gets a record that does not say yet how long the record of that body is.
 
         Args:
             values: each after those that it names; another value that it names is no base.
@@ -143,24 +131,27 @@ class ValueCodec:
             small, cost_bytes = DELTA_COST.get(value.column, DELTA_COST[BODY])
             frames = None if dictionary is None else dictionary.frames
             tasks.append((value.raw, offers, frames, body, same, self._small or small, cost_bytes))
-        threads = min(processors(), MAX_THREADS)
+        made = docstore_native.encode_values(tasks, ON_BODY_COST, self._effort, min(processors(), MAX_THREADS))
         encoded: list[Encoded] = []
         roots: dict[NewValue, Base | NewValue] = {}
         """What others may be deltas against: the base of each value, or the value itself."""
-        for made in docstore_native.encode_values(tasks, ON_BODY_COST, self._effort, threads):
-            codec, number, frame = made
-            value, dictionary = values[len(encoded)], dictionaries[len(encoded)]
-            base, related = None, b""
-            if codec == SAME:
-                base = values[number]
-            elif codec == CODEC_ZSTD_DELTA:
+        for value, dictionary, (codec, number, frame) in zip(values, dictionaries, made, strict=True):
+            root, related = None, b""
+            if codec == _SHARES:
+                roots[value] = owner = values[number]
+                encoded.append((None, owner))
+                continue
+            if codec == CODEC_ZSTD_DELTA:
                 base = value.bases[number]
-                base = roots[base] if isinstance(base, NewValue) else base
-                related = b"" if base is None else base.name
-            elif codec == CODEC_ZSTD_DICTIONARY:
-                related = b"" if dictionary is None else dictionary.checksum
-            encoded.append(Encoded(codec, related, frame if codec else value.raw, base))
-            roots[value] = base or value
+                root = roots[base] if isinstance(base, NewValue) else base
+                related = b"" if root is None else root.name
+            elif codec == CODEC_ZSTD_DICTIONARY and dictionary is not None:
+                related = dictionary.checksum
+            (at, row_key), raw = value.pointer, value.raw
+            payload = frame if codec else raw
+            record = Record(RECORD_VALUE, row_key, *value.column, at, codec, related, len(raw), payload)
+            encoded.append((record, root))
+            roots[value] = root or value
         return encoded
 
     def is_small(self, column: Column, frame_bytes: int, raw_bytes: int) -> bool:

@@ -62,7 +62,11 @@ class Committer:
         if self.watch is not None:
             self.watch(plan.rows)
         try:
-            self._values.sync(self.durability)
+            self._values.dictionaries.sync()
+            if self.durability is Durability.SYNC:
+                self._values.records.sync()
+            else:
+                self._values.records.flush()
         except BaseException:
             self._values.records.drop()
             raise

@@ -400,13 +400,14 @@ class ValueLog:
             follows_body = bool(records) and records[0].codec == CODEC_ZSTD_BODY
             if active is None or (active.tail_bytes >= self._limit_bytes and not follows_body):
                 active = self._roll()
-            self._mark_group(active)
-            active.closed_bytes = None
-            encoded, refs = encode_records(records, active.number, active.tail_bytes)
+            marks = [group_mark(self._group)] if self._group > active.group else []
+            encoded, refs = encode_records([*marks, *records], active.number, active.tail_bytes)
             active.pending += encoded
+            active.group = max(active.group, self._group)
+            active.closed_bytes = None
             if len(active.pending) >= BUFFER_LIMIT_BYTES:
                 self._flush()
-        return refs
+        return refs[len(marks) :]
 
     def pending_bytes(self) -> int:
         """Length of what was taken and is not yet in a file."""
@@ -482,11 +483,6 @@ class ValueLog:
         self._active_number = number
         self._active = active
         return active
-
-    def _mark_group(self, active: _Active) -> None:
-        if self._group > active.group:
-            active.pending += encode_record(group_mark(self._group), active.number)
-            active.group = self._group
 
     def _finish(self, finished: _Active) -> None:
         self._flush()
@@ -700,8 +696,10 @@ class ValueLog:
         """
         try:
             with self._lock:
-                if self._active is not None and self._active.group and self._active.closed_bytes is None:
-                    self._mark_group(self._active)
+                active = self._active
+                if active is not None and self._group > active.group > 0 and active.closed_bytes is None:
+                    active.pending += encode_record(group_mark(self._group), active.number)
+                    active.group = self._group
             self.sync()
         finally:
             with self._lock:

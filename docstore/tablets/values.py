@@ -1,6 +1,6 @@
 """Values of cells: inline in the cell up to 512 bytes, else in records of segments.
 
-An appended value can be fetched at once, and is durable after `sync`.  The committer calls `sync`, and then writes the
+An appended value can be fetched at once.  The committer makes dictionaries and records durable, and then writes the
 rows.  Fetching decodes in one native call; the Python code below it decodes columns of users, and reports damage.
 """
 
@@ -17,10 +17,9 @@ from docstore.model.format import (
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
     INLINE_LIMIT_BYTES,
-    RECORD_VALUE,
 )
 from docstore.model.pointers import PagePointer
-from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation
+from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Mutation
 from docstore.storage.bases import Base, NewValue, StoredValue
 from docstore.storage.cache import LruCache, Memory
 from docstore.storage.values import (
@@ -32,7 +31,7 @@ from docstore.storage.values import (
     raw_bytes_of,
     through_moves,
 )
-from docstore.tablets.codec import LONGEST_OWN_BODY_BYTES, SAME, Encoded, ValueCodec
+from docstore.tablets.codec import LONGEST_OWN_BODY_BYTES, Encoded, ValueCodec
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record, body_ref, decode_ref, delete_column, delete_family, delete_row, encode_ref
 from docstore.tablets.segment import ValueLog
@@ -82,29 +81,15 @@ class LocalValues:
     def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:
         """See `Values`: long values are encoded together, then their records are appended together."""
         encoded = self._encode([value for value in values if len(value.raw) > INLINE_LIMIT_BYTES])
-        records = [
-            Record(
-                RECORD_VALUE,
-                value.pointer.row_key,
-                *value.column,
-                value.pointer.timestamp,
-                codec,
-                related,
-                len(value.raw),
-                payload,
-            )
-            for value, (codec, related, payload, _) in encoded.items()
-            if codec != SAME
-        ]
+        records = [record for record, _ in encoded.values() if record is not None]
         refs = iter(self.records.append(records) if records else ())
         stored: dict[NewValue, StoredValue] = {}
         for value in values:
             if value not in encoded:
                 stored[value] = StoredValue(INLINE_TAG + value.raw)
                 continue
-            codec, _, _, base = encoded[value]
-            if codec == SAME:
-                assert isinstance(base, NewValue)
+            record, base = encoded[value]
+            if record is None and isinstance(base, NewValue):
                 stored[value] = stored[base]._replace(needs_base=True)
                 continue
             cell_value = encode_ref_value(len(value.raw), next(refs))
@@ -121,18 +106,18 @@ class LocalValues:
 
         Texts are encoded after all other values, so that no thread waits for the body of a text.
         """
-        values_by_turn = sorted(values, key=lambda value: value.column == MAIN)
+        choose, judge, sample = self.dictionaries.choose, self.dictionaries.judge, self.dictionaries.sample
+        by_turn = sorted(values, key=lambda value: value.column == MAIN)
         dictionaries = [
-            self.dictionaries.choose(value.pointer.row_key, value.column, value.raw, samples=value.column != MAIN)
-            for value in values_by_turn
+            choose(value.pointer.row_key, value.column, value.raw, samples=value.column != MAIN) for value in by_turn
         ]
-        encoded = dict(zip(values_by_turn, self._codec.encode(values_by_turn, dictionaries), strict=True))
-        for value, (codec, related, payload, _) in encoded.items():
-            if codec == CODEC_ZSTD_DICTIONARY:
-                row_key, raw_bytes = value.pointer.row_key, len(value.raw)
-                self.dictionaries.judge(row_key, value.column, raw_bytes, len(payload), related)
+        encoded = dict(zip(by_turn, self._codec.encode(by_turn, dictionaries), strict=True))
+        for value, (record, _) in encoded.items():
+            row_key, codec = value.pointer.row_key, None if record is None else record.codec
+            if record is not None and codec == CODEC_ZSTD_DICTIONARY:
+                judge(row_key, value.column, record.raw_bytes, len(record.payload), record.related)
             if value.column == MAIN and codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):
-                self.dictionaries.sample(value.pointer.row_key, MAIN, value.raw)
+                sample(row_key, MAIN, value.raw)
         return {value: encoded[value] for value in values}
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
@@ -146,14 +131,6 @@ class LocalValues:
         else:
             return
         self.records.append([record])
-
-    def sync(self, durability: Durability) -> None:
-        """Make appended values durable at a level, before their rows are committed."""
-        self.dictionaries.sync()
-        if durability is Durability.SYNC:
-            self.records.sync()
-        else:
-            self.records.flush()
 
     def forget_dictionaries(self) -> None:
         """Drop cached dictionaries in use and refs of bases, because compaction has changed them."""

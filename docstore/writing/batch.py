@@ -314,7 +314,7 @@ class View(StoredPages):
         self.batch = Batch(set())
         self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
         self._caches = caches
-        self._is_alone = opened.engine.caps.single_writer
+        self._engine = opened.engine
         self._collects = table.collects_captures or table.collects_bodies
         self._rows: LruCache[bytes, dict[int, StoredPage]] = opened.memory.cache(
             "pages",
@@ -458,7 +458,7 @@ class View(StoredPages):
             pages: that will be judged; what their verdicts read first is read together.
         """
         row_keys = [page.row_key for page in pages if not page.error]
-        absent = self._table.absent_rows(row_keys) if self._is_alone else set()
+        absent = self._engine.absent_rows(PAGES, row_keys) if self._engine.caps.single_writer else set()
         self.index.prepare(page.analysis for page in pages if page.analysis is not None)
         self.batch = Batch(absent)
 

@@ -228,7 +228,7 @@ def _compare_with_previous(page: Prepared, previous: LiveCapture, view: View) ->
     analysis = page.analysed
     text_checksum = previous.columns.get(capture.TEXT_CHECKSUM, b"")[1:]
     source = PagePointer(previous.source, page.row_key)
-    similarity = view.detector.similarity(analysis, text_checksum, lambda: view.text(source))
+    similarity, _ = view.detector.shares(analysis, text_checksum, lambda: view.text(source))
     if analysis.text_checksum and analysis.text_checksum == text_checksum:
         return Previous.SAME_TEXT, similarity
     return Previous.CHANGED, similarity

@@ -9,7 +9,8 @@
 * mixed: each unsynced file is whole, as it was, cut anywhere, or has a hole of zeros; any of the names are there.
 
 Of LevelDB's folder some things are taken for granted, as LevelDB does: its names become durable in the order in which
-they were made, and with the first sync of a new file; what it appended may be cut, but has no holes.  Not covered:
+they were made, and with the first sync of a new file; what it appended to a file that is no log may be cut, but has
+no holes.  Not covered:
 damage of what was synced; a disk that reorders what an fsync has ended.
 """
 
@@ -30,6 +31,8 @@ from docstore.model.format import RESERVE_FILE
 
 State = dict[str, bytes | None]
 """Content of each file by its path below the root; None for a folder."""
+SHORTEST_HOLE_BYTES = 8
+"""Fewer zeros in LevelDB's log may be a damaged number, so it is not opened."""
 HEADER = struct.Struct("<IIIIQQ")
 
 
@@ -85,18 +88,18 @@ def is_ignored(path: str) -> bool:
 class File:
     """An inode: its content when it was synced last, and what was done to it since."""
 
-    def __init__(self, synced: bytes, *, is_log: bool) -> None:
+    def __init__(self, synced: bytes, *, is_engine: bool, may_have_holes: bool) -> None:
         self.synced = synced
         self.changes: list[tuple[int, bytes | None]] = []
         """Offset and bytes of a write; length and None of a truncation."""
-        self.is_log = is_log
-        """LevelDB reads it up to the first damage, but opens nothing that has zeros inside."""
+        self.is_engine = is_engine
+        self.may_have_holes = may_have_holes
 
     def left(self, source: Random | None = None) -> bytes:
         """The content with all changes, or with some of them: as it was, cut anywhere, or with a hole."""
         if source is None:
             return self._after(self.changes)
-        how = source.choice(["synced", "all", "cut", "cut", "cut" if self.is_log else "hole"])
+        how = source.choice(["synced", "all", "cut", "cut", "hole" if self.may_have_holes else "cut"])
         if how == "synced":
             return self.synced
         if how == "cut":
@@ -108,7 +111,7 @@ class File:
         writes = [(offset, len(data)) for offset, data in self.changes if data]
         if how == "hole" and writes:
             offset, length = source.choice(writes)
-            begin = source.randrange(length)
+            begin = source.randrange(max(length - SHORTEST_HOLE_BYTES, 0) + 1)
             length = length - begin if source.random() < 0.5 else min(512, length - begin)
             now[offset + begin : offset + begin + length] = bytes(length)
         return bytes(now)
@@ -179,7 +182,8 @@ class Disk:
         self.pending: list[Change] = []
 
     def _file(self, path: str, synced: bytes = b"") -> File:
-        return File(synced, is_log=_is_engine(path.rpartition("/")[0]))
+        is_engine = _is_engine(path.rpartition("/")[0])
+        return File(synced, is_engine=is_engine, may_have_holes=not is_engine or path.endswith(".log"))
 
     def apply(self, event: Event) -> None:
         kind, path, target, offset, data = event
@@ -192,7 +196,7 @@ class Disk:
             self._rename(Change("remove", path, None, ""))
         elif kind == "s" and file is not None:
             file.synced, file.changes = file.left(), []
-            if file.is_log and any(change.file is file for change in self.pending):
+            if file.is_engine and any(change.file is file for change in self.pending):
                 self._sync_names(path.rpartition("/")[0])
         elif kind == "s":
             self._sync_names(path)

@@ -83,7 +83,6 @@ def test_the_making_of_a_store_goes_on_where_the_manifest_of_leveldb_was_lost(tm
         docstore.open(tmp_path / "s", create=True)
 
 
-@pytest.mark.xfail(strict=True, reason="LevelDB opens no log with a block of zeros in its unsynced end")
 def test_a_block_of_the_log_that_never_reached_the_disk_loses_its_commit_alone(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True) as store:
         store.put_page("https://a.example/", near(4, 1), headers=HTML, fetched_at=T0)

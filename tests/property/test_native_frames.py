@@ -28,7 +28,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.storage.bases import Base, NewValue, value_name
-from docstore.tablets.codec import LEVEL, SAME, Dictionary, Encoded, ValueCodec
+from docstore.tablets.codec import LEVEL, Dictionary, Encoded, ValueCodec
 from docstore.tablets.record import Record
 
 NAME = bytes(16)
@@ -63,24 +63,31 @@ def encode(
     *,
     frame: bytes = b"",
     saves: Sequence[int] = (),
-) -> Encoded:
+) -> Record:
     """One body by itself."""
     value = NewValue(PLACE, BODY, raw, bases=bases, frame=frame, saves=saves)
-    (encoded,) = (codec or ValueCodec()).encode([value], [dictionary])
-    return encoded
+    ((record, _),) = (codec or ValueCodec()).encode([value], [dictionary])
+    assert record is not None
+    return record
 
 
-def delta(raw: bytes, base: bytes, codec: ValueCodec | None = None) -> Encoded:
+def delta(raw: bytes, base: bytes, codec: ValueCodec | None = None) -> Record:
     """The value with a base to try."""
     return encode(raw, [Base(value_name(base), base, b"", PLACE)], codec=codec)
 
 
-def decoded(encoded: Encoded, before: bytes, raw_bytes: int) -> bytes:
+def decoded(record: Record, before: bytes, raw_bytes: int) -> bytes:
     """By the stock decoder, whatever the codec is."""
-    if encoded.codec == CODEC_STORED:
-        return encoded.payload
-    leant = b"" if encoded.codec == CODEC_ZSTD else before
-    return decoded_with(encoded.payload, leant, raw_bytes)
+    if record.codec == CODEC_STORED:
+        return record.payload
+    return decoded_with(record.payload, b"" if record.codec == CODEC_ZSTD else before, raw_bytes)
+
+
+def records_of(encoded: list[Encoded]) -> list[Record]:
+    """The records of values that share none."""
+    records = [record for record, _ in encoded if record is not None]
+    assert len(records) == len(encoded)
+    return records
 
 
 def check(raw: bytes, before: bytes) -> tuple[bytes, bytes]:
@@ -114,7 +121,8 @@ def test_any_text_comes_back_from_its_body_and_the_body_from_its_dictionary(
     text += body[len(body) // 3 :]
     dictionary = Dictionary(content)
     value = NewValue(PLACE, BODY, body)
-    of_body, of_text = ValueCodec().encode([value, NewValue(PLACE, MAIN, text, body=value)], [dictionary, None])
+    values = [value, NewValue(PLACE, MAIN, text, body=value)]
+    of_body, of_text = records_of(ValueCodec().encode(values, [dictionary, None]))
     assert decoded(of_body, content, len(body)) == body
     assert decoded(of_text, body, len(text)) == text
     is_long = len(body) > 16 * len(text)
@@ -204,7 +212,7 @@ def test_a_dictionary_keeps_no_more_memory_than_it_began_with() -> None:
     assert dictionary.memory_bytes <= before
 
 
-def encode_all(bodies: list[bytes], level: int = LEVEL) -> list[Encoded]:
+def encode_all(bodies: list[bytes], level: int = LEVEL) -> list[Record]:
     """Every body with a dictionary of other bodies, and against the body before it."""
     dictionary = Dictionary(b"".join(body[:4000] for body in bodies[::3]), level)
     codec = ValueCodec(level, compares=level > LEVEL)
@@ -309,7 +317,8 @@ def test_a_body_is_a_delta_only_if_it_and_its_text_take_fewer_bytes_so() -> None
     offered, dictionary = [Base(NAME, page(other), b"stored", PLACE)], Dictionary(b" ".join(words))
     alone = encode(body, offered, dictionary)
     value = NewValue(PLACE, BODY, body, bases=offered)
-    with_text, _ = ValueCodec().encode([value, NewValue(PLACE, MAIN, text, body=value)], [dictionary, None])
+    values = [value, NewValue(PLACE, MAIN, text, body=value)]
+    with_text, _ = records_of(ValueCodec().encode(values, [dictionary, None]))
     assert with_text.codec == CODEC_ZSTD_DICTIONARY
     assert alone.codec == CODEC_ZSTD_DELTA
 
@@ -329,19 +338,21 @@ def test_a_group_is_encoded_alike_by_any_number_of_threads_and_comes_back(
         expected = expected or encoded
         assert encoded == expected
     by_value = dict(zip(values, expected or (), strict=True))
-    for value, made in by_value.items():
-        owner = by_value[value.same] if value.same is not None else made
-        if made.codec == SAME:
-            assert isinstance(made.base, NewValue) and made.base.raw == value.raw
-            assert by_value[made.base].codec not in (SAME, CODEC_ZSTD_DELTA)
+    for value, (record, base) in by_value.items():
+        if record is None:
+            assert isinstance(base, NewValue) and base.raw == value.raw
+            owner = by_value[base][0]
+            assert owner is not None and owner.codec != CODEC_ZSTD_DELTA
             continue
-        assert owner.codec == CODEC_ZSTD_DELTA or owner is made
+        if value.same is not None:
+            like = by_value[value.same][0]
+            assert like is not None and like.codec == CODEC_ZSTD_DELTA
         body = value.body.raw if isinstance(value.body, NewValue) else value.body
-        before = {CODEC_ZSTD_DICTIONARY: content, CODEC_ZSTD_BODY: body or b""}.get(made.codec, b"")
-        if made.base is not None:
-            before = made.base.raw
-            assert isinstance(made.base, Base) or by_value[made.base].base is None
-        assert decoded(made, before, len(value.raw)) == value.raw
+        before = {CODEC_ZSTD_DICTIONARY: content, CODEC_ZSTD_BODY: body or b""}.get(record.codec, b"")
+        if base is not None:
+            before = base.raw
+            assert isinstance(base, Base) or by_value[base][1] is None
+        assert decoded(record, before, len(value.raw)) == value.raw
 
 
 def test_a_text_is_a_delta_of_its_body_or_of_the_text_of_its_bodys_base(bodies: list[bytes]) -> None:
@@ -351,7 +362,7 @@ def test_a_text_is_a_delta_of_its_body_or_of_the_text_of_its_bodys_base(bodies: 
     def codecs(*bases: Base | None) -> list[tuple[int, bytes]]:
         value = NewValue(PLACE, BODY, body, bases=bases)
         of_text = NewValue(PLACE, MAIN, text, bases=[other, near], body=value)
-        return [made[:2] for made in ValueCodec().encode([value, of_text], [None, None])]
+        return [record[5:7] for record in records_of(ValueCodec().encode([value, of_text], [None, None]))]
 
     assert codecs(other, near) == [(CODEC_ZSTD_DELTA, near.name)] * 2
     assert codecs(near)[1][1] != near.name  # the text of that base would be the other one
@@ -366,19 +377,19 @@ def related(number: int, near: bytes) -> Base:
 def test_the_first_small_delta_is_taken_or_the_best_of_all() -> None:
     raw = random.Random(8).randbytes(20_000)
     bases = [related(number, near) for number, near in enumerate([raw[:5000], raw[:19_000], raw])]
-    assert encode(raw, bases, codec=ValueCodec(small=10)).base == bases[1]
-    encoded = encode(raw, bases, codec=ValueCodec(15, small=10, compares=True))
-    assert encoded.base == bases[2] and len(encoded.payload) < 30
+    assert encode(raw, bases, codec=ValueCodec(small=10)).related == bases[1].name
+    record = encode(raw, bases, codec=ValueCodec(15, small=10, compares=True))
+    assert record.related == bases[2].name and len(record.payload) < 30
 
 
 def test_a_stored_delta_stays_if_it_is_small_or_no_other_way_is_smaller() -> None:
     raw = random.Random(8).randbytes(20_000)
-    now, frame = related(0, b""), b"stored" * 100
-    stored = Encoded(CODEC_ZSTD_DELTA, bytes(16), frame, now)
-    assert encode(raw, [now, related(1, raw)], codec=ValueCodec(small=10), frame=frame) == stored
-    assert encode(raw, [now], codec=ValueCodec(small=50), frame=frame) == stored
-    encoded = encode(raw, [now, related(1, raw)], codec=ValueCodec(small=50), frame=frame)
-    assert encoded.base == related(1, raw) and len(encoded.payload) < 600
+    now, other, frame = related(0, b""), related(1, raw), b"stored" * 100
+    stored = (CODEC_ZSTD_DELTA, now.name, len(raw), frame)
+    assert encode(raw, [now, other], codec=ValueCodec(small=10), frame=frame)[-4:] == stored
+    assert encode(raw, [now], codec=ValueCodec(small=50), frame=frame)[-4:] == stored
+    record = encode(raw, [now, other], codec=ValueCodec(small=50), frame=frame)
+    assert record.related == other.name and len(record.payload) < 600
     codec = ValueCodec(small=50)
     assert [codec.is_small(BODY, length_bytes, 20_000) for length_bytes in (0, 399, 400)] == [False, True, False]
 
@@ -388,6 +399,6 @@ def test_a_delta_that_saves_bytes_elsewhere_is_kept_though_the_value_alone_is_sh
     words = [source.randbytes(5).hex().encode() for _ in range(3000)]
     raw, other = (b" ".join(source.choices(words, k=2000)) for _ in range(2))
     bases, dictionary = [related(1, other)], Dictionary(b" ".join(words))
-    assert encode(raw, bases, dictionary).base is None
-    assert encode(raw, bases, dictionary, saves=[-100_000]).base is None
-    assert encode(raw, bases, dictionary, saves=[100_000]).base is not None
+    assert encode(raw, bases, dictionary).codec == CODEC_ZSTD_DICTIONARY
+    assert encode(raw, bases, dictionary, saves=[-100_000]).codec == CODEC_ZSTD_DICTIONARY
+    assert encode(raw, bases, dictionary, saves=[100_000]).codec == CODEC_ZSTD_DELTA

@@ -33,7 +33,7 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers
 from docstore.reading.documents import DOCUMENT_FAMILIES, assemble, fields_shown
 from docstore.reading.shown import title_parts
-from docstore.storage.bases import Base, value_name
+from docstore.storage.bases import Base, NewValue, value_name
 from docstore.storage.captures import CaptureRecord, decode_capture, stored_capture
 from docstore.storage.values import encode_absent, encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of
 from docstore.tablets.codec import Dictionary, ValueCodec
@@ -209,11 +209,11 @@ def test_values_are_decoded_as_by_the_reference(
     cut: int,
 ) -> None:
     codec, name = ValueCodec(), value_name(before)
-    ways: list[dict[str, Any]] = [
-        *({}, {"dictionary": Dictionary(before)}, {"bases": [Base(name, before, b"", PagePointer(0, b""))]}, {}),
-        {"body": before},
-    ]
-    encoded = codec.choose(MAIN, raw, **ways[how])
+    place = PagePointer(0, b"")
+    bases = [Base(name, before, b"", place)] if how == 2 else []
+    value = NewValue(place, MAIN, raw, bases=bases, body=before if how == 4 else None)
+    ((encoded, _),) = codec.encode([value], [Dictionary(before) if how == 1 else None])
+    assert encoded is not None
     if encoded.codec == CODEC_ZSTD_BODY:  # a text, after a body whose record takes 77 bytes
         name = (77).to_bytes(4, "little")
         encoded = encoded._replace(related=name)
@@ -250,9 +250,10 @@ def test_content_that_begins_as_a_trained_dictionary_is_taken_as_content() -> No
     before = b"\x37\xa4\x30\xec" + bytes(range(256)) * 20
     codec = ValueCodec()
     raw = before[100:3000]
-    encoded = codec.choose(BODY, raw, [Base(value_name(before), before, b"", PagePointer(0, b""))])
-    record = Record(RECORD_VALUE, b"r", "page", b"body", 0, *encoded[:2], len(raw), encoded.payload)
-    assert encoded.codec == CODEC_ZSTD_DELTA
+    place = PagePointer(0, b"r")
+    value = NewValue(place, BODY, raw, bases=[Base(value_name(before), before, b"", place)])
+    ((record, _),) = codec.encode([value], [None])
+    assert record is not None and record.codec == CODEC_ZSTD_DELTA
     assert codec.decode(record, lambda _: before) == raw
 
 

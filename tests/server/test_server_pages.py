@@ -18,7 +18,8 @@ from docstore.model.types import Cell, Page, PutResult
 from docstore.reading.collapse import Similar
 from docstore.reading.documents import Document
 from docstore.serving import app as replays
-from docstore.serving.client import ROOM_BYTES
+from docstore.serving.client import ROOM_BYTES, RemoteCells, RemoteStore
+from docstore.serving.client_calls import endpoint_of
 from docstore.serving.routes import MOST_SIMILAR
 from docstore.serving.service import COMPARERS, SHORT_BYTES
 from docstore.serving.settings import Limits
@@ -304,6 +305,35 @@ def test_the_openapi_names_every_route(served: Serving) -> None:
             assert operation["description"].startswith("Needs the role"), path
 
 
+def test_a_call_is_described_by_the_signature_of_the_method_of_the_store(served: Serving) -> None:
+    """Of each call that the client lists in one line, route, parameters and role come from that line."""
+    made = served.http.get("/v1/openapi.json").json()["paths"]
+    listed = [
+        found for one in (*vars(RemoteStore).values(), *vars(RemoteCells).values()) if (found := endpoint_of(one))
+    ]
+    assert len(listed) > 10
+    for one in listed:
+        operation = made[one.path][one.verb.lower()]
+        message = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        names = [*(parameter["name"] for parameter in operation.get("parameters", ())), *message.get("properties", {})]
+        assert names == [parameter.name for parameter in one.parameters], one.path
+        assert one.role.name.lower() in operation["description"], one.path
+    similar = made["/v1/similar"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert [*similar] == ["url", "body", "threshold", "limit"], "a URL and a body are one argument in Python"
+
+
+def test_a_row_is_named_by_its_url_or_its_key_and_by_one_of_them(served: Serving) -> None:
+    put(served, "https://named.example/")
+    key = served.store.cells.row_key("https://named.example/").decode()
+    found = [served.http.post("/v1/cells/read", json=row).json()["row"]["url"] for row in (
+        {"url": "https://named.example/"}, {"row_key": key},
+    )]  # fmt: skip
+    assert found == ["https://named.example/"] * 2
+    for wrong in ({}, {"url": "https://named.example/", "row_key": key}):
+        answer = served.http.post("/v1/cells/read", json=wrong)
+        assert answer.status_code == 400 and "url or row_key: one of them" in answer.text
+
+
 def test_markdown_of_a_page_is_served(served: Serving) -> None:
     body = "<h1>Walks</h1><p>" + " ".join(f"walk{number}" for number in range(90)) + " <a href=x>on</a>"
     url = "https://markdown.example/a/"
@@ -314,12 +344,12 @@ def test_markdown_of_a_page_is_served(served: Serving) -> None:
     assert served.http.get("/v1/page/markdown", params={"url": "https://absent.example/"}).status_code == 404
 
 
-def test_verdicts_store_no_bodies(served: Serving) -> None:
+def test_pages_are_judged_without_storing_their_bodies(served: Serving) -> None:
     words = " ".join(f"elsewhere{number}" for number in range(90))
     pages = [{"url": f"https://ten.example/{number}", "body": f"<p>{words}", "fetched_at": AT} for number in range(2)]
     for page in pages:
         page["headers"] = [["Content-Type", "text/html"]]
-    results = served.http.post("/v1/verdicts", json={"pages": pages}).json()["results"]
+    results = served.http.post("/v1/pages", json={"pages": pages, "keep_body": False}).json()["results"]
     assert [(one["verdict"]["kind"], one["stored"]) for one in results] == [("new", "text"), ("exact", "text")]
     found = served.http.get("/v1/page", params={"url": "https://ten.example/0", "families": "page,text"}).json()
     assert "body" not in found["captures"][0] and found["captures"][0]["text"] == words

@@ -14,9 +14,9 @@ import zstandard
 from docstore.cli.main import main
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import Page
+from docstore.serving import routes
 from docstore.serving.client_calls import Role
 from docstore.serving.request import Tokens
-from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE
 from docstore.serving.service import KINDS
 from docstore.serving.settings import Limits, Settings
 from tests.serving import Serving, serving
@@ -171,7 +171,7 @@ NOT_READ = {
     **dict.fromkeys(
         [
             ("POST", "/v1/page"), ("PUT", "/v1/page"), ("DELETE", "/v1/page"), ("POST", "/v1/pages"),
-            ("POST", "/v1/verdicts"), ("POST", "/v1/anchors"), ("POST", "/v1/cells/apply"),
+            ("POST", "/v1/anchors"), ("POST", "/v1/cells/apply"),
             ("POST", "/v1/cells/check-and-mutate"), ("POST", "/v1/cells/read-modify-write"), ("POST", "/v1/notes"),
             ("POST", "/v1/jobs"), ("DELETE", "/v1/jobs/{name}"),
         ],
@@ -181,7 +181,7 @@ NOT_READ = {
     ("GET", "/healthz"): Role.NONE,
 }  # fmt: skip
 """What each route that is not for readers needs, said here once more."""
-ROUTES = [(one.method, one.path) for one in (*WHOLE, *PAGES, *CELLS, *JOBS, *OPERATIONS)]
+ROUTES = [(one.method, one.path) for one in routes.ROUTES]
 
 
 def test_each_route_asks_for_its_role(guarded: Serving) -> None:

@@ -13,7 +13,16 @@ from memory_engine import MemoryEngine
 
 from docstore.cluster.rowindex import RowIndex
 from docstore.dedup import index as index_module
-from docstore.dedup.index import NOTHING_NEW, POINTER_SLICE, HashIndex, NewPostings, Oldest, Posted
+from docstore.dedup.index import (
+    BODY_ROW,
+    NOTHING_NEW,
+    POINTER_SLICE,
+    TEXT_ROW,
+    HashIndex,
+    NewPostings,
+    Oldest,
+    Posted,
+)
 from docstore.model.analysis import Analysis
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations
@@ -37,10 +46,10 @@ def pages_of(
 ) -> list[list[PagePointer]]:
     """Of each text the pages that it leads to and that have it, then those of each body."""
     found = [
-        [each for each in index.pages_with_text(text_number(checksum(2, text)), new) if texts[each] == text]
+        [each for each in index.pages(TEXT_ROW + text_number(checksum(2, text)), new) if texts[each] == text]
         for text in range(TEXTS)
     ]
-    return found + [list(index.pages_with_body(body_head(checksum(1, body)), new)) for body in range(BODIES)]
+    return found + [list(index.pages(BODY_ROW + body_head(checksum(1, body)), new)) for body in range(BODIES)]
 
 
 class Posting:
@@ -103,10 +112,10 @@ def test_a_body_of_very_many_pages_is_read_in_slices() -> None:
     new = NewPostings()
     for pointer in pointers:
         index.add(new, pointer, page(3, 1), status=200)
-    assert list(index.pages_with_body(body_head(checksum(1, 3)), new)) == pointers
+    assert list(index.pages(BODY_ROW + body_head(checksum(1, 3)), new)) == pointers
     commit_postings(posting.engine, posting.buckets, new, index)
-    assert list(index.pages_with_body(body_head(checksum(1, 3)))) == pointers
-    assert list(index.pages_with_text(text_number(checksum(2, 1)))) == pointers
+    assert list(index.pages(BODY_ROW + body_head(checksum(1, 3)))) == pointers
+    assert list(index.pages(TEXT_ROW + text_number(checksum(2, 1)))) == pointers
 
 
 def test_a_body_of_very_many_pages_costs_later_pages_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +133,7 @@ def test_a_body_of_very_many_pages_costs_later_pages_no_more(monkeypatch: pytest
         new = NewPostings()
         for number in range(group * 100, group * 100 + 100):
             index.add(new, PagePointer(number, b"row%d" % number), page(3, 1), status=200)
-            assert next(iter(index.pages_with_body(body_head(checksum(1, 3)), new))) == PagePointer(0, b"row0")
+            assert next(iter(index.pages(BODY_ROW + body_head(checksum(1, 3)), new))) == PagePointer(0, b"row0")
         commit_postings(posting.engine, posting.buckets, new, index)
     assert max(merged) == POINTER_SLICE
 
@@ -169,7 +178,7 @@ def test_the_row_cache_is_bounded_by_its_qualifiers(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(engine, "qualifiers", noted)
     for body in range(bodies):
-        assert len(list(index.pages_with_body(body_head(checksum(1, body))))) == copies
+        assert len(list(index.pages(BODY_ROW + body_head(checksum(1, body))))) == copies
     assert len(asked) >= bodies - 10
 
 
@@ -187,7 +196,7 @@ def test_cached_conditions_of_bodies_of_very_many_pages_are_bounded(monkeypatch:
         for _ in range(3):
             for body in range(bodies):
                 for condition in ("one", "other"):
-                    found = index.oldest_with_body(checksum(1, body), b"row0", lambda _: True, condition)
+                    found = index.oldest(BODY_ROW + body_head(checksum(1, body)), b"row0", lambda _: True, condition)
                     assert found == PagePointer(1, b"row1")
                     cached = sum(isinstance(each, Oldest) for each in gc.get_objects())
                     assert 0 < cached <= most

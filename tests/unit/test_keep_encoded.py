@@ -264,7 +264,7 @@ def test_real_archives_survive_byte_for_byte(tmp_path: Path, shared: bool) -> No
             tmp_path / f"{number}", create=True, schema=docstore.Schema(families=(docstore.ColumnFamily("warc"),))
         ) as store:
             report = ingest(store, [str(path)], IngestOptions(keep_encoded=True, reader=False, any_time=True))
-            if report.error_count or NO_PAGES & set(report.skipped):
+            if report.error_count or report.repaired or NO_PAGES & set(report.skipped):
                 continue
             try:
                 expected = pages_and_records(path)

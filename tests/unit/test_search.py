@@ -321,6 +321,41 @@ def test_boosts_change_the_order_and_wrong_ones_are_refused(tmp_path: Path) -> N
             store.search("falcon", synonyms=tmp_path / "none.xml")
 
 
+@pytest.mark.parametrize(
+    ("kind", "note", "worth"),
+    [
+        ("rank", "links", {"rank": 9.0, "host_weight": 0.0}),
+        ("host", "links", {"rank": 0.0, "host_weight": 9.0}),
+        ("richness", "quality", {"words": 900, "link_density": 0.0, "repeated_line_characters": 0.0}),
+    ],
+)
+def test_pages_score_for_themselves_if_that_is_set(
+    tmp_path: Path, kind: str, note: str, worth: dict[str, float]
+) -> None:
+    with open_store(tmp_path / "store", create=True, durability="none") as store:
+        for host in ("a", "b", "c"):
+            put(store, f"https://{host}.example/", "the falcon is a bird" if host != "c" else "no such animal", host)
+        poor = {name: 0.1 for name in worth}
+        for host, value in (("a", poor), ("b", worth), ("c", worth)):
+            store.cells.put_notes([Note(f"https://{host}.example/", FIRST, note, encode_note("1", value))])
+        index = store.search_index()
+        index.update()
+        on, off = tmp_path / "on.toml", tmp_path / "off.toml"
+        on.write_text(f"[pages]\n{kind} = 0.5\n")
+        off.write_text("")
+        first, second = store.search("falcon", boosts=on, collapse=False).hits
+        assert (first.url, second.url) == ("https://b.example/", "https://a.example/")
+        plain = {hit.url: hit.score for hit in store.search("falcon", boosts=off, collapse=False).hits}
+        assert first.score - plain[first.url] > second.score - plain[second.url] >= 0
+        assert plain[first.url] == pytest.approx(plain[second.url])
+        store.cells.put_notes([Note("https://b.example/", FIRST, note, encode_note("1", poor))])
+        assert index.update().changed == 1
+        assert found(store, "falcon", boosts=on, collapse=False)[0] == "https://a.example/"
+        on.write_text("[pages]\nbeauty = 1\n")
+        with pytest.raises(InvalidArgument, match="\\[pages\\] takes rank, host, richness"):
+            store.search("falcon", boosts=on)
+
+
 def test_duplicates_are_collapsed_and_counted(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", create=True, durability="none") as store:
         text = " ".join(f"Pony number {number} likes oats and rain." for number in range(30))

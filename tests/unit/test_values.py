@@ -32,7 +32,6 @@ from docstore.storage.values import (
 )
 from docstore.tablets.codec import (
     Dictionary,
-    Encoded,
     ValueCodec,
 )
 from docstore.tablets.record import Record
@@ -46,14 +45,12 @@ def page(seed: int, words: int = 3000) -> bytes:
     return b" ".join(random.Random(seed).choices(WORDS, k=words))
 
 
-def record_of(raw: bytes, encoded: Encoded) -> Record:
-    return Record(RECORD_VALUE, b"r", "page", b"body", 0, encoded.codec, encoded.related, len(raw), encoded.payload)
-
-
-def encode(raw: bytes, base: bytes | None = None, dictionary: Dictionary | None = None) -> Encoded:
+def encode(raw: bytes, base: bytes | None = None, dictionary: Dictionary | None = None) -> Record:
     bases = () if base is None else [Base(value_name(base), base, b"", PagePointer(0, b""))]
-    (encoded,) = ValueCodec().encode([NewValue(PagePointer(0, b""), BODY, raw, bases=bases)], [dictionary])
-    return encoded
+    value = NewValue(PagePointer(0, b"r"), BODY, raw, bases=bases)
+    ((record, _),) = ValueCodec().encode([value], [dictionary])
+    assert record is not None
+    return record
 
 
 def nothing_to_resolve(checksum: bytes) -> bytes:
@@ -70,19 +67,19 @@ def test_every_value_comes_back_by_every_codec(raw: bytes, other: bytes) -> None
         encode(raw, dictionary=dictionary),
         encode(raw, base=other),
     ):
-        assert codec.decode(record_of(raw, encoded), related.__getitem__) == raw
+        assert codec.decode(encoded, related.__getitem__) == raw
         assert len(encoded.payload) <= len(raw)
 
 
 def test_text_is_compressed_and_noise_is_stored() -> None:
     codec = ValueCodec()
     noise = random.Random(1).randbytes(5000)
-    assert encode(noise) == Encoded(CODEC_STORED, b"", noise)
-    assert encode(b"") == Encoded(CODEC_STORED, b"", b"")
+    assert encode(noise)[-4:] == (CODEC_STORED, b"", len(noise), noise)
+    assert encode(b"")[-4:] == (CODEC_STORED, b"", 0, b"")
     encoded = encode(page(1))
     assert encoded.codec == CODEC_ZSTD
     assert len(encoded.payload) < len(page(1)) / 2
-    assert codec.decode(record_of(page(1), encoded), nothing_to_resolve) == page(1)
+    assert codec.decode(encoded, nothing_to_resolve) == page(1)
 
 
 def test_a_frame_carries_neither_magic_nor_content_size() -> None:
@@ -99,7 +96,7 @@ def test_a_delta_against_a_near_copy_is_tiny() -> None:
     assert encoded.codec == CODEC_ZSTD_DELTA
     assert encoded.related == value_name(base)
     assert len(encoded.payload) < 100
-    assert ValueCodec().decode(record_of(raw, encoded), {value_name(base): base}.__getitem__) == raw
+    assert ValueCodec().decode(encoded, {value_name(base): base}.__getitem__) == raw
 
 
 def test_a_delta_reaches_all_of_a_long_base() -> None:
@@ -107,7 +104,7 @@ def test_a_delta_reaches_all_of_a_long_base() -> None:
     raw = base[1000:] + b"end"
     encoded = encode(raw, base=base)
     assert len(encoded.payload) < len(raw) // 20
-    assert ValueCodec().decode(record_of(raw, encoded), lambda _: base) == raw
+    assert ValueCodec().decode(encoded, lambda _: base) == raw
 
 
 def test_a_base_that_does_not_help_leaves_plain_zstd() -> None:
@@ -132,7 +129,7 @@ def test_a_dictionary_is_asked_for_once() -> None:
         encoded = encode(raw, dictionary=dictionary)
         assert (encoded.codec, encoded.related) == (CODEC_ZSTD_DICTIONARY, dictionary.checksum)
         assert len(encoded.payload) < len(encode(raw).payload)
-        assert codec.decode(record_of(raw, encoded), resolve) == raw
+        assert codec.decode(encoded, resolve) == raw
     assert asked == [dictionary.checksum]
 
 
@@ -144,7 +141,7 @@ def test_dictionaries_for_reading_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(SHARES, "dictionaries", (most * (ENTRY_BYTES + max(map(len, contents.values()))) / MB, 0))
     codec = ValueCodec()
     raw = page(99, 300)
-    records = [record_of(raw, encode(raw, dictionary=one)) for one in dictionaries]
+    records = [encode(raw, dictionary=one) for one in dictionaries]
     asked: list[bytes] = []
 
     def resolve(checksum: bytes) -> bytes:
@@ -160,13 +157,13 @@ def test_the_wrong_base_is_corruption_or_refused_length_never_an_answer() -> Non
     base, raw = page(1), page(1)[:8000] + page(2)
     encoded = encode(raw, base=base)
     with pytest.raises(CorruptionError, match="cannot be decoded"):
-        ValueCodec().decode(record_of(raw, encoded), lambda _: b"too short")
+        ValueCodec().decode(encoded, lambda _: b"too short")
 
 
 def test_a_damaged_delta_is_corruption_and_the_next_read_is_sound() -> None:
     codec, base = ValueCodec(), page(5, 40_000)
     raw = base[: len(base) // 3] + b"<p>inserted</p>" + base[len(base) // 3 :]
-    record = record_of(raw, encode(raw, base=base))
+    record = encode(raw, base=base)
     assert record.codec == CODEC_ZSTD_DELTA and len(base) > 2 * (128 << 10)
     source = random.Random(11)
     refused = 0
@@ -189,14 +186,14 @@ def test_a_record_that_needs_a_base_asks_for_resolve() -> None:
     base = page(1)
     encoded = encode(base + b"x", base=base)
     with pytest.raises(InvalidArgument, match="resolve"):
-        ValueCodec().decode(record_of(base + b"x", encoded))
+        ValueCodec().decode(encoded)
 
 
 @pytest.mark.parametrize("wrong_bytes", [-1, 1, 1000])
 @pytest.mark.parametrize("raw", [page(1), random.Random(1).randbytes(600)])
 def test_a_raw_length_that_does_not_agree_is_corruption(raw: bytes, wrong_bytes: int) -> None:
     encoded = encode(raw)
-    record = record_of(raw, encoded)._replace(raw_bytes=len(raw) + wrong_bytes)
+    record = encoded._replace(raw_bytes=len(raw) + wrong_bytes)
     with pytest.raises(CorruptionError, match="page:body of row r"):
         ValueCodec().decode(record)
 
@@ -228,7 +225,7 @@ def test_one_codec_serves_many_threads() -> None:
         for seed in range(start, start + 60):
             raw = page(seed, 200)
             encoded = encode(raw, dictionary=dictionary if seed % 2 else None)
-            if codec.decode(record_of(raw, encoded), lambda _: content) != raw:
+            if codec.decode(encoded, lambda _: content) != raw:
                 wrong.append(seed)
 
     threads = [threading.Thread(target=work, args=(start,)) for start in (0, 100, 200, 300)]

@@ -37,6 +37,7 @@ from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.segment import ValueLog
 from docstore.tablets.values import LocalValues
 from docstore.writing import writer
 from docstore.writing.batch import Bases, View
@@ -280,7 +281,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("records and cell values", ((LocalValues, "append_values"),)),
     ("body, text and long values of a page, around zstd", ((Encoder, "encode"),)),
     ("postings", ((HashIndex, "add"), (HashIndex, "mutations"))),
-    ("commit: segment written and synced", ((LocalValues, "sync"),)),
+    ("commit: segment written and synced", ((ValueLog, "sync"), (ValueLog, "flush"))),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
     ("commit: rows, totals, manifest, caches", ((Committer, "commit"), (View, "committed"))),
     ("answer", ((writer, "result_of"),)),

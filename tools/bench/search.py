@@ -1,11 +1,14 @@
 """Search: how good its ranking is beside plain BM25, and how fast index and queries are.
 
     python -m tools.bench.search quality DOCUMENTS QUERIES JUDGEMENTS
+    python -m tools.bench.search starts STORE
     python -m tools.bench.search speed STORE [--queries 1000]
 
 The first takes a collection in SMART's format, such as Cranfield's cran.all.1400, cran.qry and cranqrel: each document
 becomes a page with its title and text, and the reference gets the words of title and main text as the store has them,
-under the same BM25 (bm25s, method lucene, k1 1.2, b .75).  The second makes the index of a store from nothing, in a
+under the same BM25 (bm25s, method lucene, k1 1.2, b .75).  The second takes a store of manuals, ingested with
+--anchors and annotated with links and quality, and asks for each chapter by its name, in lower case and without the
+number: the page where the chapter begins should come before its sections.  The third makes the index of a store from nothing, in a
 folder of its own, and asks queries of one to four words that stand together on pages of the store.
 """
 
@@ -23,6 +26,7 @@ from pathlib import Path
 
 import docstore
 from docstore.model.keys import url_of
+from docstore.notes.annotate import annotate, find_annotator
 from docstore.search.answers import SearchOptions
 from docstore.search.index import search_text
 from docstore.search.query import MOST_CHARACTERS
@@ -33,6 +37,9 @@ from tools.bench.harness import Section, run_commands
 DEPTH = 1000
 NOT_RELEVANT = "5"
 _URL = "https://collection.example/{}"
+_CHAPTER = re.compile(r"(?:.*: )?Chapter \d+\.\s+(.*)")
+PAGES = "[pages]\nrank = 0.5\nhost = 0.1\nrichness = 0.1\n"
+"""The weights of pages of docs/tutorial.md."""
 
 Ranking = Callable[[str], list[str]]
 """A query -> numbers of documents, best first."""
@@ -78,6 +85,7 @@ def quality(documents: Path, queries: Path, judgements: Path) -> Section:
             found, _ = bm25.retrieve([known], k=min(DEPTH, len(numbers)), show_progress=False)
             return [numbers[number] for number in found[0]]
 
+        annotate(store, find_annotator("quality", store, {}))
         store.search_index().update()
         section = Section(
             "Search: quality",
@@ -97,6 +105,7 @@ def _rankings(store: DocumentStore, folder: Path) -> Iterator[tuple[str, Ranking
     no_fields = "[fields]\nheadings = 0\ndescription = 0\nkeywords = 0\nanchor = 0\nurl = 0\nnote = 0\n"
     variants = {
         "docstore": "",
+        "docstore with pages as in the tutorial": PAGES,
         "docstore without nearness": "[words]\nnear = 0\n",
         "docstore without beginnings of words": "[words]\nbeginning = 0\n",
         "title and main text alone and alike, whole words": f"{no_fields}title = 1\n[words]\nnear = 0\nbeginning = 0\n",
@@ -127,6 +136,36 @@ def _precisions(ranking: Sequence[str], relevant: set[str]) -> tuple[float, floa
             found += 1
             total += found / place
     return total / len(relevant), len(relevant.intersection(ranking[:10])) / 10
+
+
+def starts(store: Path) -> Section:
+    """How often the first page of a chapter comes first if it is asked for by its name."""
+    with tempfile.TemporaryDirectory() as folder, docstore.open(store) as opened:
+        opened.search_index(folder).update()
+        names: dict[str, set[str]] = defaultdict(set)
+        for page in opened.get_many(map(url_of, opened.table.row_keys()), families=("text",)):
+            if page is not None and (chapter := _CHAPTER.fullmatch(page.newest.title or "")):
+                names[chapter[1].lower()].add(page.url)
+        section = Section(
+            "Search: start pages",
+            "python -m tools.bench.search starts STORE",
+            ("ranking", "first", "among three", "mean reciprocal rank"),
+            notes=[f"{len(names)} names of chapters."],
+        )
+        off = {"docstore": "", "with pages as in the tutorial": PAGES}
+        alone = {f"with {kind} alone": f"[pages]\n{kind} = 0.5\n" for kind in ("rank", "host", "richness")}
+        for place, (name, boosts) in enumerate({**off, **alone}.items()):
+            path = Path(folder) / f"{place}.toml"
+            path.write_text(boosts)
+            ranks = []
+            for query, urls in names.items():
+                given = re.sub(r'["+:-]', " ", query)
+                hits = opened.search(given, index=folder, boosts=path, limit=20, collapse=False, length=0).hits
+                ranks.append(next((rank for rank, hit in enumerate(hits, 1) if hit.url in urls), DEPTH))
+            shares = [statistics.mean(rank <= most for rank in ranks) for most in (1, 3)]
+            shares.append(statistics.mean(1 / rank for rank in ranks))
+            section.rows.append((name, *(f"{share:.3f}" for share in shares)))
+    return section
 
 
 def speed(store: Path, *, queries: int = 1000) -> Section:
@@ -181,4 +220,4 @@ def _queries_of(store: DocumentStore, count: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    run_commands(quality, speed)
+    run_commands(quality, starts, speed)

@@ -29,7 +29,6 @@ from docstore.model.format import (
     CODEC_ZSTD_DELTA,
     INLINE_LIMIT_BYTES,
     RECORD_BODY_LENGTH_BYTES,
-    RECORD_VALUE,
 )
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
@@ -48,7 +47,7 @@ from docstore.storage.values import (
     parse_cell_value,
     raw_bytes_of,
 )
-from docstore.tablets.codec import Dictionary, Encoded, ValueCodec
+from docstore.tablets.codec import Dictionary, ValueCodec
 from docstore.tablets.commit import Committer
 from docstore.tablets.compaction.encoding import Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
@@ -293,9 +292,8 @@ class Relocator:
                         move = self._moved(row_key, timestamp, column, columns, body)
                     else:
                         record, raw = self._read(old)
-                        value = NewValue(PagePointer(timestamp, row_key), column, raw)
-                        (encoded,) = self._codec.encode([value], [self._dictionaries.get(column)])
-                        move = Move(column, old, self._write(record, encoded))
+                        new, _ = self._write(NewValue(PagePointer(record.timestamp, record.row_key), column, raw))
+                        move = Move(column, old, new)
                 except CorruptionError as error:
                     self._record_damage(error, Place(row_key, *column, timestamp))
                     continue
@@ -358,21 +356,19 @@ class Relocator:
             if column == BODY and text_bytes > INLINE_LIMIT_BYTES:
                 likeness = (self._relatives.likeness(sketch, base) for base in bases)
                 saves = [int((TEXT_SAVING * alike - TEXT_ON_BODY) * text_bytes) for alike in likeness]
-        value = NewValue(pointer, column, raw, name, bases, body=own or None, frame=frame, saves=saves)
-        (encoded,) = self._codec.encode([value], [self._dictionaries.get(column)])
-        new = self._write(record, encoded)
+        owned = record.family, record.qualifier  # a shared record stays that of its owner
+        new, base = self._write(NewValue(pointer, owned, raw, name, bases, body=own or None, frame=frame, saves=saves))
         if is_shared:
             self._moved_here[name] = (old, new)
-        if column == BODY and encoded.base is None:
+        if column == BODY and base is None:
             self._last_body = new, raw
-        if encoded.base is None:
-            whole = Base(name, raw, new, PagePointer(record.timestamp, record.row_key))
+        if base is None:
+            whole = Base(name, raw, new, pointer)
             if column == BODY:
                 self._relatives.add(sketch, whole, old)
             elif body is not None and body.base is None:
                 self._relatives.add_text(body.name, whole, old)
-        base = encoded.base._replace(raw=b"") if isinstance(encoded.base, Base) else None
-        return Move(column, old, new, name, base)
+        return Move(column, old, new, name, base and base._replace(raw=b""))
 
     def _bases(
         self, pointer: PagePointer, record: Record, name: bytes, raw: bytes, columns: Columns, body_base: Base | None
@@ -413,24 +409,23 @@ class Relocator:
                 return PagePointer(verdict.of_timestamp, verdict.of_row_key)
         return None
 
-    def _write(self, old: Record, encoded: Encoded) -> bytes:
-        codec, related, payload, _ = encoded
-        if codec == CODEC_ZSTD_BODY:
+    def _write(self, value: NewValue) -> tuple[bytes, Base | None]:
+        """Encode a value and write its record; -> its cell value, and the base of which it is a delta."""
+        ((record, base),) = self._codec.encode([value], [self._dictionaries.get(value.column)])
+        assert record is not None and not isinstance(base, NewValue)
+        if record.codec == CODEC_ZSTD_BODY:
             body = decode_ref(parse_cell_value(self._last_body[0]).ref or b"")
             assert self._segment is not None and body.offset + body.length == self._segment.length_bytes, body
-            related = body.length.to_bytes(RECORD_BODY_LENGTH_BYTES, "little")
+            record = record._replace(related=body.length.to_bytes(RECORD_BODY_LENGTH_BYTES, "little"))
         if self._segment is None:
             self._segment = self._begin_segment(self._tablet.number)
         before = self._segment.length_bytes
-        record = Record(
-            RECORD_VALUE, old.row_key, old.family, old.qualifier, old.timestamp, codec, related, old.raw_bytes, payload
-        )
         ref = self._segment.add(record)
         written = self._segment.length_bytes - before
         self._last_body = b"", b""
-        kind = f"{old.family}.{CODEC_NAMES[codec]}"
+        kind = f"{record.family}.{CODEC_NAMES[record.codec]}"
         self.moved.codec_bytes[kind] = self.moved.codec_bytes.get(kind, 0) + written
-        return encode_ref_value(old.raw_bytes, ref)
+        return encode_ref_value(record.raw_bytes, ref), base
 
     # --- applying
 

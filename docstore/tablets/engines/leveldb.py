@@ -18,6 +18,7 @@ So a range is compacted when the rewritten bytes are in proportion to its delete
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import threading
@@ -25,6 +26,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,14 +69,17 @@ from docstore.storage.files import Files
 from docstore.tablets.engines import cellkeys
 from docstore.tablets.engines.cellkeys import (
     CELL_KIND,
+    DeletedKeys,
     FamilyKeys,
     RowReader,
     column_head,
     take_keys,
 )
+from docstore.tablets.engines.log_end import cut_unsynced_end, has_gap
 from docstore.tablets.engines.rowfilter import RowFilter
 from docstore.tablets.reserve import AMPLE_BYTES, RECOVERY_BYTES, recovery_bytes, shorten_log
 
+_LOG = logging.getLogger(__name__)
 _CUT_TABLE = re.compile(r"(\d+\.(?:ldb|sst)): (?:Invalid argument|No such file)")
 """LevelDB maps its tables, and reads where their end should be: a table that is shorter gives EINVAL."""
 _DAMAGED = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
@@ -257,10 +262,6 @@ class Handle:
             )
 
 
-LEAST_DELETES = 4096
-"""With fewer tombstones in a table a compaction is not worth it."""
-REWRITTEN_BYTES_A_DELETE = 2048
-"""Most bytes of tables rewritten for each deleted key: about ten times a key with its value."""
 CLOSING_SHARE = 4
 """A close compacts a range if the deleted bytes are at least the bytes of all tables divided by this: after an ingest
 into an empty store the deleted log of the runs was a quarter of the directory's tables."""
@@ -281,43 +282,6 @@ _NOWHERE = ENGINE_END_KEY * 2  # after the last key: compacting from here to her
 _FOREIGN_ERRORS = (plyvel.Error, StopIteration)
 """plyvel's iterators end without an error if the last block is damaged.  So no iterator has a stop: each must reach a
 key after its range, at last ENGINE_END_KEY, and StopIteration means damage."""
-
-
-class DeletedKeys:
-    """Counts deleted keys by table.  Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._ranges: dict[bytes, tuple[bytes, bytes, int, int]] = {}  # first, last, keys, bytes, by tag of the table
-
-    def count(self, first: bytes, last: bytes, deletes: int, deleted_bytes: int) -> None:
-        """Count the keys of one table that a batch deletes: the first, the last, their number, bytes with values."""
-        with self._lock:
-            low, high, before, before_bytes = self._ranges.get(first[:1], (first, last, 0, 0))
-            found = min(low, first), max(high, last), before + deletes, before_bytes + deleted_bytes
-            self._ranges[first[:1]] = found
-
-    def take_due(self, size_bytes: Callable[[bytes, bytes], int]) -> list[tuple[bytes, bytes]]:
-        """Return the ranges to compact now, and reset their counts.
-
-        Args:
-            size_bytes: returns the bytes on disk of a range [low, high).
-        Returns:
-            (low, high) of each range; high is exclusive.
-        """
-        due = []
-        with self._lock:
-            for tag, (first, last, deletes, _) in list(self._ranges.items()):
-                high = last + b"\x00"
-                if deletes >= LEAST_DELETES and size_bytes(first, high) <= deletes * REWRITTEN_BYTES_A_DELETE:
-                    del self._ranges[tag]
-                    due.append((first, high))
-        return due
-
-    def heavy(self, least_bytes: int) -> list[tuple[bytes, bytes]]:
-        """(low, high) of the ranges with so many deleted bytes; high is exclusive."""
-        with self._lock:
-            return [(first, last + b"\x00") for first, last, _, size in self._ranges.values() if size >= least_bytes]
 
 
 class LevelDBEngine:
@@ -355,17 +319,25 @@ class LevelDBEngine:
         self._call = self._handle.call
 
     def _open_database(self) -> Any:
+        open_database = partial(
+            plyvel.DB,
+            str(self.path),
+            create_if_missing=self._create,
+            paranoid_checks=True,
+            block_size=_BLOCK_BYTES,
+            # No Bloom filter of LevelDB: only `get` asks it, and each `get` that meets two tables, filter or not, makes
+            # LevelDB compact (decision 0026).
+            write_buffer_size=max(self._memory.share("memtable"), _LEAST_BUFFER_BYTES),
+            lru_cache_size=self._memory.share("blocks"),
+        )
         try:
-            database = plyvel.DB(
-                str(self.path),
-                create_if_missing=self._create,
-                paranoid_checks=True,
-                block_size=_BLOCK_BYTES,
-                # No Bloom filter of LevelDB: only `get` asks it, and each `get` that meets two tables, filter or not,
-                # makes LevelDB compact (decision 0026).
-                write_buffer_size=max(self._memory.share("memtable"), _LEAST_BUFFER_BYTES),
-                lru_cache_size=self._memory.share("blocks"),
-            )
+            if has_gap(self.path):  # LevelDB would lose a commit, and replay those behind it
+                self._cut_log(plyvel.CorruptionError("zeros between the records of the log"))
+            try:
+                database = open_database()
+            except plyvel.CorruptionError as error:
+                self._cut_log(error)
+                database = open_database()
             # LevelDB does not sync the new name of CURRENT.  If a power loss took it back, what is synced from here on
             # to the new log could be found only through a manifest that may have been removed, or was never synced.
             Files().sync_folder(self.path)
@@ -379,6 +351,11 @@ class LevelDBEngine:
             raise self._opening_error(error) from error
         self._create = False
         return database
+
+    def _cut_log(self, error: Exception) -> None:
+        if not (cut := cut_unsynced_end(self.path)):
+            raise error
+        _LOG.warning("a power loss left zeros in LevelDB's log; cut off: %s", cut)
 
     def _opening_error(self, error: Exception) -> DocstoreError:
         text = str(error)
@@ -639,6 +616,12 @@ class LevelDBEngine:
         if log_bytes < 0:  # LevelDB has begun another one, or is about to
             self._log = max(self.path.glob("*.log"), default=self._log)
             log_bytes = self._log.stat().st_size if self._log.is_file() else 0
+        for log in self.path.glob("*.log") if is_busy and durability is Durability.SYNC else ():
+            try:  # what was only flushed to the log before this one comes before what is synced now
+                Files().sync_file(log)
+            except StorageError:
+                if log.exists():  # else it is a table by now
+                    raise
         try:
             batch.write()
         except _FOREIGN_ERRORS as error:

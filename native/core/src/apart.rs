@@ -16,7 +16,7 @@ use crate::wide::{Bytes, Groups};
 /// Of the role, and of the attribute's name, that make a dialog.
 const DIALOG_WORDS: [&str; 3] = ["dialog", "alertdialog", "modal"];
 /// First bytes by which words are told apart.
-const READ_AHEAD: usize = 5;
+const READ_AHEAD: usize = 6;
 
 /// What stands in attributes most.
 const FREQUENT: [&str; 6] = ["class", "href=", "title", "style", "target", "https"];

@@ -17,6 +17,10 @@ pub fn load_padded(source: &[u8], place: usize) -> u64 {
     if place + 8 <= source.len() {
         return load(source, place);
     }
+    if source.len() >= 8 {
+        let behind = 8 * (place + 8 - source.len()) as u32;
+        return load(source, source.len() - 8).checked_shr(behind).unwrap_or(0);
+    }
     let mut padded = [0; 8];
     let rest = &source[place..];
     padded[..rest.len()].copy_from_slice(rest);

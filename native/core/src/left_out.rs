@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 use crate::bytes::is_blank;
 use crate::groups;
 use crate::names::{
-    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_SPAN,
-    NAME_SUMMARY, NOTHING,
+    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_SUMMARY, NOTHING,
 };
-use crate::page::{is_space, values};
+use crate::page::{is_space, sources, values};
 use crate::references::decode;
+use crate::said::{declares, decoded};
 use crate::sixteen;
 use crate::tokens::{mentions, Tag};
 use crate::wide::{self, Bytes, Groups};
@@ -21,6 +21,7 @@ use crate::wide::{self, Bytes, Groups};
 const LINK_NAMES: [&str; 3] = ["editsection", "headerlink", "secedit"];
 const ACCORDIONS: [&str; 2] = ["accordion", "collapsible"];
 const LINK_SIGNS: [&str; 6] = ["#", "§", "🔗", "∞", "\u{f0c1}", "\u{200b}"];
+const HIDING_RULES: [&[u8]; 2] = [b"display:none", b"visibility:hidden"];
 const EDIT_SIGNS: [&[u8]; 2] = [b"/edit", b"=edit"];
 const EDIT_WORDS: [&str; 8] = ["edit", "edit source", "bearbeiten", "modifier", "editar", "modifica", "编辑", "編集"];
 const PILCROW: &str = "¶";
@@ -29,25 +30,28 @@ const REACH: usize = 16;
 const HIDDEN_SHARE: u32 = 2;
 const PANEL_BYTES: u32 = 200;
 const LINK_BYTES: u32 = 80;
-/// Words in attributes that may matter, and what they may mean.
-const WORDS: [(&str, u8); 12] = [
-    ("idden", HIDES),
-    ("IDDEN", HIDES),
-    ("isplay", HIDES),
-    ("ISPLAY", HIDES),
-    ("editsection", IS_SIGN),
-    ("headerlink", IS_SIGN),
-    ("secedit", IS_SIGN),
-    ("button", IS_BUTTON),
-    ("accordion", IS_PANEL),
-    ("collaps", IS_PANEL),
-    ("labelledby", IS_PANEL),
-    ("panel", IS_PANEL),
+/// Words in attributes that may matter, where in each stand letters that few other words have, and what they may mean.
+const WORDS: [(&str, usize, u8); 12] = [
+    ("idden", 1, HIDES),
+    ("IDDEN", 1, HIDES),
+    ("isplay", 1, HIDES),
+    ("ISPLAY", 1, HIDES),
+    ("editsection", 3, IS_SIGN),
+    ("headerlink", 4, IS_SIGN),
+    ("secedit", 2, IS_SIGN),
+    ("button", 1, IS_BUTTON),
+    ("accordion", 1, IS_PANEL),
+    ("collaps", 3, IS_PANEL),
+    ("labelledby", 6, IS_PANEL),
+    ("panel", 1, IS_PANEL),
 ];
 const HIDES: u8 = 1;
 const IS_SIGN: u8 = 2;
 const IS_BUTTON: u8 = 4;
 const IS_PANEL: u8 = 8;
+
+/// Kinds of elements of which more is asked than what they hold.
+const SPECIAL: u16 = names::CHILDLESS | names::HEAD | names::HEADING | names::LEFT_OUT | names::BUTTON;
 
 /// By start tag: open elements on top that it ends.
 static ENDS: [&[u32]; KNOWN] = {
@@ -73,8 +77,12 @@ enum Why {
 struct Open {
     element: u32,
     tag: u32,
+    /// Bytes of text before its start tag.
+    before: u32,
     why: Option<Why>,
     is_panel: bool,
+    /// It changes nothing, and nothing can change it.
+    is_plain: bool,
     /// Another name for its tags.
     becomes: Option<u32>,
 }
@@ -85,6 +93,8 @@ struct Span {
     tag: Tag,
     first: usize,
     last: usize,
+    /// Bytes of text in it.
+    held: u32,
     is_closed: bool,
     why: Why,
     /// By a word of its attributes.
@@ -96,15 +106,34 @@ struct Span {
 pub struct Kept<'a> {
     pub tags: &'a [Tag],
     pub signs: &'a [Range<u32>],
+    /// Numbers of the tags of headings and of elements that are hidden by their name.
+    pub headings: &'a [u32],
 }
 
-/// First bytes by which words are told apart.
-const READ_AHEAD: usize = 3;
+/// Bytes by which words are told apart.
+const READ_AHEAD: usize = 4;
+/// These bytes of each word.
+static KEYS: [[u8; READ_AHEAD]; WORDS.len()] = {
+    let mut keys = [[0; READ_AHEAD]; WORDS.len()];
+    let mut place = 0;
+    while place < WORDS.len() * READ_AHEAD {
+        let (word, ahead) = (place / READ_AHEAD, place % READ_AHEAD);
+        keys[word][ahead] = WORDS[word].0.as_bytes()[WORDS[word].1 + ahead];
+        place += 1;
+    }
+    keys
+};
+/// What stands in attributes most.
+const FREQUENT: [&str; 8] = ["class", "href", "title", "style", "https", "span", "data", "    "];
 
 /// Looks for `WORDS` in the attributes of start tags; gives whether a tag may be left out, or change what another is.
+///
+/// All but the content of raw elements is looked through at once: text has few of the words, and tags are short.
 struct FindWords<'a> {
     source: &'a [u8],
     tags: &'a [Tag],
+    /// How many of the tags begin before the last word.
+    passed: usize,
     found: &'a mut Vec<(u32, u8)>,
 }
 
@@ -112,35 +141,70 @@ impl wide::Work for FindWords<'_> {
     type Made = bool;
 
     #[inline(always)]
-    fn on<B: Bytes>(self) -> bool {
+    fn on<B: Bytes>(mut self) -> bool {
         static GROUPS: OnceLock<Groups<READ_AHEAD>> = OnceLock::new();
-        let groups =
-            GROUPS.get_or_init(|| groups::of(WORDS.iter().map(|(word, _)| groups::as_written(word.as_bytes())), &[]));
+        // A copy can stay in registers.
+        let groups = *GROUPS.get_or_init(|| groups::of(KEYS.iter().map(|key| groups::as_written(key)), &FREQUENT));
         self.found.clear();
-        let mut may_change = false;
-        for (number, tag) in self.tags.iter().enumerate() {
-            if tag.name & 1 != 0 {
-                continue;
-            }
-            may_change |= properties(tag.name) & names::LEFT_OUT != 0 || tag.name >> 1 == NAME_BUTTON;
-            let (mut meanings, end) = (0, tag.content as usize - 1);
-            for start in (tag.attributes as usize..end).step_by(B::COUNT) {
-                let mut places = B::in_a_group(self.source, start, groups);
-                while places != 0 && start + (places.trailing_zeros() as usize) < end {
-                    let rest = &self.source[start + places.trailing_zeros() as usize..];
-                    let begins = rest.first_chunk::<READ_AHEAD>();
-                    let may_be = |word: &str| word.as_bytes().first_chunk() == begins;
-                    let word = WORDS.iter().find(|(word, _)| may_be(word) && rest.starts_with(word.as_bytes()));
-                    meanings |= word.map_or(0, |&(_, meaning)| meaning);
-                    places &= places - 1;
-                }
-            }
-            if meanings != 0 {
-                self.found.push((number as u32, meanings));
-                may_change |= meanings != IS_PANEL;
+        let (mut kinds, mut begin) = (0, 0);
+        for tag in self.tags {
+            kinds |= properties(tag.name);
+            if tag.content != tag.end {
+                self.look::<B>(begin..tag.content as usize, &groups);
+                begin = tag.end as usize;
             }
         }
-        may_change
+        self.look::<B>(begin..self.source.len(), &groups);
+        kinds & (names::LEFT_OUT | names::BUTTON) != 0 || self.found.iter().any(|&(_, meanings)| meanings != IS_PANEL)
+    }
+}
+
+impl FindWords<'_> {
+    /// Look through a part of the source.
+    #[inline(always)]
+    fn look<B: Bytes>(&mut self, part: Range<usize>, groups: &Groups<READ_AHEAD>) {
+        for start in part.clone().step_by(B::COUNT) {
+            let mut places = B::in_a_group(self.source, start, groups);
+            while places != 0 && start + (places.trailing_zeros() as usize) < part.end {
+                self.read(start + places.trailing_zeros() as usize);
+                places &= places - 1;
+            }
+        }
+    }
+
+    /// Note the word that may have its letters at a place, if this is in the attributes of a start tag.
+    #[inline(never)]
+    fn read(&mut self, place: usize) {
+        let Some(here) = self.source[place..].first_chunk() else { return };
+        let Some(word) = KEYS.iter().position(|key| key == here) else { return };
+        let (word, at, meaning) = WORDS[word];
+        let Some(start) = place.checked_sub(at) else { return };
+        if !self.source[start..].starts_with(word.as_bytes())
+            || (word == "idden" && is_end_of_name(&self.source[..start]))
+        {
+            return;
+        }
+        while self.tags.get(self.passed).is_some_and(|tag| tag.start as usize <= place) {
+            self.passed += 1;
+        }
+        let Some(tag) = self.passed.checked_sub(1).map(|number| &self.tags[number]) else { return };
+        if tag.name & 1 != 0 || !(tag.attributes..tag.content - 1).contains(&(place as u32)) {
+            return;
+        }
+        let number = self.passed as u32 - 1;
+        match self.found.last_mut().filter(|last| last.0 == number) {
+            Some(last) => last.1 |= meaning,
+            None => self.found.push((number, meaning)),
+        }
+    }
+}
+
+/// Whether what stands before `idden` makes another word of it than `hidden` or `aria-hidden`.
+fn is_end_of_name(before: &[u8]) -> bool {
+    let [rest @ .., last, b'h' | b'H'] = before else { return false };
+    match last {
+        b'-' => !rest.last_chunk::<4>().is_some_and(|rest| rest.eq_ignore_ascii_case(b"aria")),
+        _ => last.is_ascii_alphanumeric() || *last == b'_',
     }
 }
 
@@ -153,9 +217,14 @@ pub struct LeftOut {
     heads: u32,
     headings: u32,
     spans: Vec<Span>,
+    /// Bytes of text up to the tag that was read last, or in all of the page.
+    text: u32,
     /// Numbers of the tags with one of `WORDS` in their attributes, ascending, and what these may mean.
     found: Vec<(u32, u8)>,
+    /// Numbers of tags, and the names that they get.
+    renamed: Vec<(usize, u32)>,
     signs: Vec<Range<u32>>,
+    outline: Vec<u32>,
 }
 
 impl LeftOut {
@@ -164,16 +233,23 @@ impl LeftOut {
     pub fn read<'a>(&'a mut self, source: &[u8], tags: &'a mut Vec<Tag>) -> Kept<'a> {
         self.spans.clear();
         self.signs.clear();
-        if wide::run(FindWords { source, tags, found: &mut self.found }) {
+        if wide::run(FindWords { source, tags, passed: 0, found: &mut self.found }) {
             self.find_spans(source, tags);
+            self.renamed.drain(..).for_each(|(number, name)| tags[number].name = name);
         }
         if !self.spans.is_empty() {
             self.spans.sort_unstable_by_key(|span| span.first);
             self.drop_spans(source, tags);
         }
-        for number in 0..tags.len().saturating_sub(1) {
-            if matches!(tags[number].name >> 1, NAME_A | NAME_SPAN) && tags[number].name & 1 == 0 {
-                self.find_sign(source, tags, number);
+        self.outline.clear();
+        for (number, tag) in tags.iter().enumerate() {
+            let kind = properties(tag.name) & (names::HEADING | names::HIDDEN | names::SIGNED);
+            if kind == names::SIGNED {
+                if tag.name & 1 == 0 && number + 1 < tags.len() {
+                    self.find_sign(source, tags, number);
+                }
+            } else if kind != 0 {
+                self.outline.push(number as u32);
             }
         }
         self.signs.sort_unstable_by_key(|sign| (sign.start, sign.end));
@@ -182,24 +258,33 @@ impl LeftOut {
             sign.end = if is_within { sign.end.max(next.end) } else { sign.end };
             is_within
         });
-        Kept { tags, signs: &self.signs }
+        Kept { tags, signs: &self.signs, headings: &self.outline }
     }
 
-    fn find_spans(&mut self, source: &[u8], tags: &mut [Tag]) {
+    #[inline(never)]
+    fn find_spans(&mut self, source: &[u8], tags: &[Tag]) {
         self.stack.clear();
         self.counts.clear();
         self.counts.resize(KNOWN, 0);
         (self.heads, self.headings) = (0, 0);
-        let mut next_found = 0;
-        for number in 0..tags.len() {
-            let tag = tags[number];
+        self.text = 0;
+        let (mut next_found, mut end) = (0, 0);
+        // The end tag of the plain element that the tag before began.
+        let mut own_end = NOTHING;
+        for (number, &tag) in tags.iter().enumerate() {
+            self.text += tag.start - end;
+            end = tag.end;
             if tag.name == NOTHING {
                 continue;
             }
             let element = tag.name >> 1;
-            let kind = properties(tag.name);
             if tag.name & 1 == 1 {
-                if self.counts.get(element as usize).is_some_and(|&count| count != 0) && self.closes(element) {
+                if tag.name == own_end {
+                    own_end = NOTHING;
+                } else if self.stack.last().is_some_and(|top| top.element == element && top.is_plain) {
+                    self.stack.pop();
+                    self.counts[element as usize] -= 1;
+                } else if self.counts.get(element as usize).is_some_and(|&count| count != 0) && self.closes(element) {
                     while self.pop(tags, number, tag.name) != Some(element) {}
                 }
                 continue;
@@ -208,54 +293,78 @@ impl LeftOut {
             while self.stack.last().is_some_and(|top| implied.contains(&top.element)) {
                 self.pop(tags, number, tag.name);
             }
-            let attributes = tag.attributes(source);
             let found = self.found.get(next_found).filter(|found| found.0 as usize == number);
             next_found += usize::from(found.is_some());
             let meanings = found.map_or(0, |found| found.1);
-            let is_panel = meanings & IS_PANEL != 0;
+            let (is_panel, kind) = (meanings & IS_PANEL != 0, properties(tag.name));
+            let mut open = Open {
+                element,
+                tag: number as u32,
+                before: self.text,
+                why: None,
+                is_panel,
+                is_plain: kind & SPECIAL == 0 && meanings & !IS_PANEL == 0,
+                becomes: None,
+            };
+            if open.is_plain {
+                if tags.get(number + 1).is_some_and(|next| next.name == tag.name | 1) {
+                    own_end = tag.name | 1;
+                } else {
+                    self.push(open, kind);
+                }
+                continue;
+            }
+            let attributes = tag.attributes(source);
             let is_hidden = meanings & HIDES != 0 && element != NAME_HTML && element != NAME_BODY && hides(attributes);
             if kind & names::CHILDLESS != 0 {
                 if is_hidden && kind & names::RAW != 0 && element != NAME_NOFRAMES {
                     let (first, last, why) = (number, number, Why::Hidden);
-                    self.spans.push(Span { tag, first, last, is_closed: false, why, is_panel });
+                    self.spans.push(Span { tag, first, last, held: 0, is_closed: false, why, is_panel });
                 }
                 continue;
             }
-            let mut becomes = None;
             if kind & names::HEADING != 0 && self.counts[NAME_BUTTON as usize] != 0 {
                 let buttons = self.stack.iter_mut().rev().take(REACH).filter(|open| open.element == NAME_BUTTON);
                 buttons.for_each(|open| open.becomes = Some(NOTHING));
             }
             if element == NAME_BUTTON {
-                becomes = if self.heads != 0 {
+                open.becomes = if self.heads != 0 {
                     Some(NOTHING)
                 } else {
                     (is_panel && has_word(attributes, &ACCORDIONS)).then_some(NAME_SUMMARY << 1)
                 };
             } else if self.headings != 0 && meanings & IS_BUTTON != 0 && is_button(attributes) {
-                becomes = Some(NOTHING);
+                open.becomes = Some(NOTHING);
             }
-            let why = if meanings & IS_SIGN != 0 && has_word(attributes, &LINK_NAMES) {
+            open.why = if meanings & IS_SIGN != 0 && has_word(attributes, &LINK_NAMES) {
                 Some(Why::Sign)
             } else if kind & names::LEFT_OUT != 0 {
                 Some(Why::Named)
             } else {
                 is_hidden.then_some(Why::Hidden)
             };
-            if self.counts.len() <= element as usize {
-                self.counts.resize(element as usize + 1, 0);
-            }
-            self.counts[element as usize] += 1;
-            self.heads += u32::from(kind & names::HEAD != 0);
-            self.headings += u32::from(kind & names::HEADING != 0);
-            self.stack.push(Open { element, tag: number as u32, why, is_panel, becomes });
+            self.push(open, kind);
         }
+        self.text += source.len() as u32 - end;
         while self.pop(tags, tags.len(), NOTHING).is_some() {}
+    }
+
+    /// Open an element of a kind.
+    #[inline(always)]
+    fn push(&mut self, open: Open, kind: u16) {
+        let element = open.element as usize;
+        if self.counts.len() <= element {
+            self.counts.resize(element + 1, 0);
+        }
+        self.counts[element] += 1;
+        self.heads += u32::from(kind & names::HEAD != 0);
+        self.headings += u32::from(kind & names::HEADING != 0);
+        self.stack.push(open);
     }
 
     /// Close the last open element at a tag of that name; gives its own.
     #[inline(always)]
-    fn pop(&mut self, tags: &mut [Tag], at: usize, closing: u32) -> Option<u32> {
+    fn pop(&mut self, tags: &[Tag], at: usize, closing: u32) -> Option<u32> {
         let open = self.stack.pop()?;
         let kind = properties(open.element << 1);
         self.counts[open.element as usize] -= 1;
@@ -263,12 +372,13 @@ impl LeftOut {
         self.headings -= u32::from(kind & names::HEADING != 0);
         let (first, is_closed) = (open.tag as usize, closing == open.element << 1 | 1);
         if let Some(why) = open.why {
-            self.spans.push(Span { tag: tags[first], first, last: at, is_closed, why, is_panel: open.is_panel });
+            let (held, is_panel) = (self.text - open.before, open.is_panel);
+            self.spans.push(Span { tag: tags[first], first, last: at, held, is_closed, why, is_panel });
         }
         if let Some(name) = open.becomes {
-            tags[first].name = name;
+            self.renamed.push((first, name));
             if is_closed {
-                tags[at].name = name | 1;
+                self.renamed.push((at, name | 1));
             }
         }
         Some(open.element)
@@ -292,23 +402,13 @@ impl LeftOut {
     }
 
     /// Drop the tags of the spans, and let the tags around them swallow their text.
+    #[inline(never)]
     fn drop_spans(&mut self, source: &[u8], tags: &mut Vec<Tag>) {
-        // Of each tag: how much text stands before it, up to its start; at the end, that of the page.
-        let mut before = Vec::with_capacity(tags.len() + 1);
-        let (mut held, mut end) = (0, 0);
-        for tag in &*tags {
-            held += tag.start - end;
-            end = tag.end;
-            before.push(held);
-        }
-        before.push(held + source.len() as u32 - end);
-        let total = before[tags.len()];
         let (mut read, mut written) = (0, 0);
-        for &Span { tag, first, last, is_closed, why, is_panel } in &self.spans {
+        for &Span { tag, first, last, held, is_closed, why, is_panel } in &self.spans {
             if first < read {
                 continue;
             }
-            let held = before[last] - before[first];
             let is_inline = properties(tag.name) & names::INLINE != 0;
             if why == Why::Hidden {
                 let is_weighed = if is_inline {
@@ -316,7 +416,7 @@ impl LeftOut {
                 } else {
                     held > PANEL_BYTES || is_panel
                 };
-                if is_weighed || held * HIDDEN_SHARE > total {
+                if is_weighed || held * HIDDEN_SHARE > self.text {
                     continue;
                 }
             }
@@ -347,12 +447,11 @@ impl LeftOut {
             return;
         }
         let is_link = tag.name == NAME_A << 1 && next.name == NAME_A << 1 | 1;
-        let may_be_sign = (start..end).step_by(16).any(|place| {
-            let bytes = sixteen::load(source, place);
-            let special = bytes.equal(b'#') | bytes.equal(b'&') | bytes.high();
-            special.trailing_zeros() < (end - place) as u32
-        });
-        if may_be_sign {
+        let special = |place: usize| {
+            let bytes = sixteen::load(source, place.min(source.len()));
+            bytes.equal(b'#') | bytes.equal(b'&') | bytes.high()
+        };
+        if (special(start) | special(start + 16) << 16) << (32 - (end - start)) != 0 {
             let mut decoded = Vec::new();
             decode(&source[start..end], false, &mut decoded);
             let text = std::str::from_utf8(&decoded).unwrap_or_default().trim_matches(is_space);
@@ -362,11 +461,14 @@ impl LeftOut {
             }
         }
         let before = source[..tag.start as usize].last();
-        if is_link && before.is_some_and(|&byte| byte == b'[' || is_blank(byte)) {
+        let behind = source.get(next.end as usize);
+        let may_be_edit = is_link && behind.is_some_and(|&byte| matches!(byte, b']' | b'|') || is_blank(byte));
+        if may_be_edit && before.is_some_and(|&byte| byte == b'[' || is_blank(byte)) {
             self.find_edit_links(source, tags, number);
         }
     }
 
+    #[inline(never)]
     fn find_edit_links(&mut self, source: &[u8], tags: &[Tag], number: usize) {
         let begin = number.checked_sub(1).map_or(0, |before| tags[before].end as usize);
         let ahead = &source[begin..tags[number].start as usize];
@@ -403,13 +505,13 @@ fn has(attributes: &[u8], word: &str) -> bool {
 }
 
 /// Whether the attributes of a start tag hide its element.
+#[inline(never)]
 fn hides(attributes: &[u8]) -> bool {
-    let [hidden, aria, style] = values(attributes, ["hidden", "aria-hidden", "style"]);
-    let style = style.unwrap_or_default().to_ascii_lowercase().replace(' ', "");
-    hidden.is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
-        || aria.is_some_and(|value| value.eq_ignore_ascii_case("true"))
-        || style.contains("display:none")
-        || style.contains("visibility:hidden")
+    let values = sources(attributes, ["hidden", "aria-hidden", "style"]);
+    let [hidden, aria, style] = values.map(|value| value.map(decoded));
+    hidden.is_some_and(|value| !value.eq_ignore_ascii_case(b"until-found"))
+        || aria.is_some_and(|value| value.eq_ignore_ascii_case(b"true"))
+        || style.is_some_and(|style| HIDING_RULES.iter().any(|rule| declares(&style, rule)))
 }
 
 /// Whether a class has one of some words; they are looked for in small letters first.

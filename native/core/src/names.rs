@@ -73,13 +73,16 @@ impl Names {
         if length <= 8 {
             let word =
                 if start + 8 <= source.len() { bytes::load(source, start) } else { bytes::load_padded(source, start) };
-            let key = bytes::lower(word & (u64::MAX >> (64 - 8 * length)));
-            let mut slot = slot_of(key);
-            while self.known.keys[slot] != 0 {
-                if self.known.keys[slot] == key {
-                    return u32::from(self.known.numbers[slot]);
+            let as_written = word & (u64::MAX >> (64 - 8 * length));
+            // Nearly all are written in small letters.
+            for key in [as_written, bytes::lower(as_written)] {
+                let mut slot = slot_of(key);
+                while self.known.keys[slot] != 0 {
+                    if self.known.keys[slot] == key {
+                        return u32::from(self.known.numbers[slot]);
+                    }
+                    slot = (slot + 1) % SLOTS;
                 }
-                slot = (slot + 1) % SLOTS;
             }
         }
         self.other(&source[start..end])

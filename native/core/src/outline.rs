@@ -70,6 +70,8 @@ pub struct Outline {
     /// Of each element: the number of its start tag.
     pub starts: Vec<u32>,
     pub said: Remembered,
+    /// What values of classes say.
+    classes: Remembered,
     inline_tags: InlineTags,
     /// What the names say of elements that are not among the known ones, by number.
     customs: Vec<Option<Said>>,
@@ -149,7 +151,7 @@ impl Outline {
 
     #[inline(always)]
     fn read_on<B: Bytes>(&mut self, source: &[u8], kept: Kept, flow: &mut Flow, how: Reading) {
-        let Kept { tags, mut signs } = kept;
+        let Kept { tags, mut signs, .. } = kept;
         flow.clear();
         self.signs.clear();
         self.parents.clear();
@@ -165,6 +167,7 @@ impl Outline {
         self.stack.push((0, NOTHING));
         self.open_count.clear();
         self.said.begin();
+        self.classes.begin();
         self.inline_tags.begin();
         self.customs.clear();
         self.apart_count = 0;
@@ -217,7 +220,7 @@ impl Outline {
                     }
                     match kind {
                         LEAF => {
-                            reading.leaf = self.said.number(tag.attributes(source));
+                            reading.leaf = self.number(tag.attributes(source));
                             if reading.leaf != 0 {
                                 reading.evidence = element_evidence(element) | self.said.said(reading.leaf).evidence;
                             }
@@ -229,12 +232,16 @@ impl Outline {
                     }
                 }
             }
+            let raw = shown.pass(tag);
+            let end = tags.get(number + 1).map_or(source.len(), |next| next.start as usize);
+            if tag.end as usize == end && raw.is_none() {
+                continue;
+            }
             let before = flow.weight();
-            if let Some(how) = shown.pass(tag) {
+            if let Some(how) = raw {
                 flow.push(source, tag.content as usize, tag.end as usize, how);
                 flow.end_block();
             }
-            let end = tags.get(number + 1).map_or(source.len(), |next| next.start as usize);
             if let Some(how) = shown.text {
                 if signs.first().is_none_or(|sign| sign.start as usize >= end) {
                     flow.push_inline::<B>(source, tag.end as usize, end, how);
@@ -347,6 +354,13 @@ impl Outline {
         self.customs.get(place).copied().flatten().unwrap_or_default()
     }
 
+    /// The number of a tag's attributes in `said`.
+    #[inline(always)]
+    fn number(&mut self, attributes: &[u8]) -> u32 {
+        let classes = &mut self.classes;
+        self.said.number_by(attributes, |attributes| Said::of(attributes, classes))
+    }
+
     fn read_custom(&mut self, name: &[u8], element: u32) -> Said {
         let place = element as usize - KNOWN;
         if self.customs.len() <= place {
@@ -367,7 +381,7 @@ impl Outline {
         self.apart_count += usize::from(is_inline);
         let number = self.parents.len() as u32;
         self.parents.push(self.stack[self.stack.len() - 1].0);
-        let attributes = self.said.number(tag.attributes(source));
+        let attributes = self.number(tag.attributes(source));
         let mut evidence = element_evidence(element) | self.said.said(attributes).evidence;
         if how.apart && element as usize >= KNOWN {
             evidence |= self.read_custom(tag.name(source), element).evidence;

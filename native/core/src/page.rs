@@ -4,7 +4,7 @@ use crate::flow::{fold_line, Flow, Source};
 use crate::left_out::Kept;
 use crate::names::{self, properties};
 use crate::references;
-use crate::tokens::{each_attribute, Tag};
+use crate::tokens::{each_attribute, mentions, Tag};
 use crate::visible::is_break;
 
 /// A page's own words about itself; all folded to a line, headings one a line, hrefs trimmed only.
@@ -35,16 +35,16 @@ struct Meta {
 }
 
 impl Meta {
-    fn of_kind(&mut self, kind: &[u8]) -> Option<&mut Option<String>> {
-        Some(match kind {
-            b"description" => &mut self.description,
-            b"og:description" => &mut self.og_description,
-            b"twitter:description" => &mut self.twitter_description,
-            b"keywords" => &mut self.keywords,
-            b"og:title" => &mut self.og_title,
-            b"content-language" => &mut self.content_language,
-            _ => return None,
-        })
+    fn of_kind(&mut self, kind: &str) -> Option<&mut Option<String>> {
+        let slots = [
+            ("description", &mut self.description),
+            ("og:description", &mut self.og_description),
+            ("twitter:description", &mut self.twitter_description),
+            ("keywords", &mut self.keywords),
+            ("og:title", &mut self.og_title),
+            ("content-language", &mut self.content_language),
+        ];
+        slots.into_iter().find(|(name, _)| kind.eq_ignore_ascii_case(name)).map(|(_, slot)| slot)
     }
 }
 
@@ -54,7 +54,7 @@ pub fn values<const N: usize>(attributes: &[u8], wanted: [&str; N]) -> [Option<S
 }
 
 /// The same as in the source.
-fn sources<'a, const N: usize>(attributes: &'a [u8], wanted: [&str; N]) -> [Option<&'a [u8]>; N] {
+pub fn sources<'a, const N: usize>(attributes: &'a [u8], wanted: [&str; N]) -> [Option<&'a [u8]>; N] {
     let mut found = [const { None }; N];
     each_attribute(attributes, |name, value| {
         if let Some(place) = wanted.iter().position(|each| name.eq_ignore_ascii_case(each.as_bytes())) {
@@ -85,7 +85,7 @@ fn note(slot: &mut Option<String>, text: Option<String>) {
 
 /// Text between two places of the tag list without signs, folded to a line.
 fn text_between(source: &[u8], kept: Kept, first: usize, last: usize, flow: &mut Flow) -> String {
-    let Kept { tags, signs } = kept;
+    let Kept { tags, signs, .. } = kept;
     let mut signs = &signs[signs.partition_point(|sign| sign.end <= tags[first].end)..];
     flow.clear();
     for number in first + 1..=last {
@@ -107,7 +107,7 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
     let mut hidden_depth = 0usize;
     let mut anchor = None;
     let mut href = String::new();
-    let all = Kept { tags, signs: &[] };
+    let all = Kept { tags, signs: &[], headings: &[] };
     let wanted = names::HIDDEN | names::DECLARING | if links { names::LINKING } else { 0 };
     for (number, tag) in tags.iter().enumerate() {
         let kind = properties(tag.name);
@@ -166,12 +166,12 @@ pub fn headings(source: &[u8], kept: Kept, flow: &mut Flow) -> String {
     let mut headings = String::new();
     let mut hidden_depth = 0usize;
     let mut heading = None;
-    for (number, tag) in kept.tags.iter().enumerate() {
-        let kind = properties(tag.name);
-        let is_end = tag.name & 1 == 1;
-        if kind & names::HIDDEN != 0 {
+    for number in kept.headings.iter().map(|&number| number as usize) {
+        let name = kept.tags[number].name;
+        let is_end = name & 1 == 1;
+        if properties(name) & names::HIDDEN != 0 {
             hidden_depth = if is_end { hidden_depth.saturating_sub(1) } else { hidden_depth + 1 };
-        } else if kind & names::HEADING != 0 {
+        } else {
             if let Some(first) = heading.take() {
                 push_line(&mut headings, &text_between(source, kept, first, number, flow));
             }
@@ -198,15 +198,14 @@ fn declare(meta: &mut Meta, element: u32, attributes: &[u8]) {
         note(&mut meta.lang, lang.filter(|lang| !lang.is_empty()).or(xml_lang));
     } else if element == names::NAME_LINK {
         let [rel, href] = sources(attributes, ["rel", "href"]);
-        let rel = rel.map(attribute_value).unwrap_or_default();
-        if rel.split(is_space).any(|each| each.eq_ignore_ascii_case("canonical")) {
+        let Some(rel) = rel.filter(|rel| rel.contains(&b'&') || mentions(rel, b"canonical")) else { return };
+        if attribute_value(rel).split(is_space).any(|each| each.eq_ignore_ascii_case("canonical")) {
             note(&mut meta.canonical, href.map(attribute_value));
         }
     } else {
         let [name, property, http_equiv, content] = sources(attributes, ["name", "property", "http-equiv", "content"]);
         for kind in [name, property, http_equiv].into_iter().flatten() {
-            let kind = attribute_value(kind).to_ascii_lowercase();
-            if let Some(slot) = meta.of_kind(kind.trim_matches(is_space).as_bytes()) {
+            if let Some(slot) = meta.of_kind(attribute_value(kind).trim_matches(is_space)) {
                 note(slot, content.map(attribute_value));
                 return;
             }

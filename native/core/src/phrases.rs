@@ -12,7 +12,7 @@ use crate::wide::{self, Bytes, Groups};
 pub const OF_CONSENT: u8 = 1 << 1;
 const KINDS: [&[&str]; 3] = [&CURRENCIES, &CONSENT, &COPYRIGHT];
 /// First bytes by which words are told apart.
-const READ_AHEAD: usize = 5;
+const READ_AHEAD: usize = 6;
 
 /// Words with the bit of their kind, and how they are found.
 struct Phrases {

@@ -19,7 +19,7 @@ pub struct Plateau {
 
 /// Find the tag plateau of a page.
 pub fn plateau(source: &[u8], kept: Kept) -> Plateau {
-    let Kept { tags, mut signs } = kept;
+    let Kept { tags, mut signs, .. } = kept;
     let mut found = Plateau { tags: vec![0], ..Plateau::default() };
     found.tags.extend(tags.iter().map(|tag| u32::from(tag.name != NOTHING)));
     let (mut flow, mut words, mut shown) = (Flow::default(), Words::default(), Shown::with(false));

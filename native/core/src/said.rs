@@ -54,6 +54,8 @@ struct Words {
 /// A word of a source.
 struct Word<'a> {
     text: &'a [u8],
+    /// Where it begins.
+    start: usize,
     /// Its first eight letters in lower case, and its length.
     key: u64,
 }
@@ -81,7 +83,7 @@ impl Words {
     #[inline(always)]
     fn slot(&self, word: &Word) -> usize {
         let mut slot = (word.key.wrapping_mul(MIX) >> (64 - SLOTS.trailing_zeros())) as usize;
-        while self.keys[slot] != 0 && !self.is_at(slot, word) {
+        while self.keys[slot] != 0 && !(self.keys[slot] == word.key && self.is_at(slot, word)) {
             slot = (slot + 1) % SLOTS;
         }
         slot
@@ -90,8 +92,7 @@ impl Words {
     #[inline(always)]
     fn is_at(&self, slot: usize, word: &Word) -> bool {
         let known = self.known[usize::from(self.places[slot])].0.as_bytes();
-        let is_likely = self.keys[slot] == word.key && known.len() == word.text.len();
-        is_likely && (known.len() <= 8 || known.eq_ignore_ascii_case(word.text))
+        known.len() == word.text.len() && (known.len() <= 8 || known.eq_ignore_ascii_case(word.text))
     }
 
     #[inline(always)]
@@ -107,7 +108,7 @@ impl Words {
             key = word.key;
             false
         });
-        let slot = self.slot(&Word { text: text.as_bytes(), key });
+        let slot = self.slot(&Word { text: text.as_bytes(), start: 0, key });
         if self.keys[slot] == 0 {
             self.keys[slot] = key;
             self.places[slot] = self.known.len() as u16;
@@ -120,37 +121,36 @@ impl Words {
 /// Words of a name: an optional capital and small letters, or capitals alone; stops where `visit` gives true.
 #[inline(always)]
 fn any_word<'a>(text: &'a [u8], mut visit: impl FnMut(Word<'a>) -> bool) -> bool {
-    let mut place = 0;
-    while place < text.len() {
-        let start = place;
-        if !text[place].is_ascii_alphabetic() {
-            place += 1;
+    let mut start = 0;
+    while start < text.len() {
+        let eight = bytes::load_padded(text, start);
+        let letters = bytes::letters(eight);
+        if letters & 0x80 == 0 {
+            start += bytes::first(letters);
             continue;
         }
-        place += 1;
-        let is_small = |at: usize| text.get(at).is_some_and(u8::is_ascii_lowercase);
-        if text[start].is_ascii_lowercase() || is_small(place) {
-            while is_small(place) {
-                place += 1;
-            }
-        } else {
-            while text.get(place).is_some_and(u8::is_ascii_uppercase) {
-                place += 1;
-            }
+        let small = letters & eight << 2;
+        let is_small = small & 0x8080 != 0;
+        let run = if is_small { small } else { letters & !small };
+        let mut length = bytes::first(!(run | 0x80) & bytes::HIGHS);
+        if length == 8 {
+            let goes_on = |byte: &&u8| if is_small { byte.is_ascii_lowercase() } else { byte.is_ascii_uppercase() };
+            length += text[text.len().min(start + 8)..].iter().take_while(goes_on).count();
         }
-        let length = place - start;
-        let first = bytes::load_padded(text, start) & (u64::MAX >> (64 - 8 * length.min(8)));
+        let first = eight & (u64::MAX >> (64 - 8 * length.min(8)));
         // Letters alone: the bit of small ones can be set without a look; the length stands in the top bits.
         let key = (first | bytes::repeat(0x20)) ^ (length as u64) << 59;
-        if visit(Word { text: &text[start..place], key }) {
+        if visit(Word { text: &text[start..start + length], start, key }) {
             return true;
         }
+        start += length;
     }
     false
 }
 
-/// Numbers of attributes: a class and an id, a role, and aria-modal.
-pub const NAMES: Range<usize> = 0..2;
+/// Numbers of attributes: a class, this and an id, a role, and aria-modal.
+const CLASS: usize = 0;
+pub const NAMES: Range<usize> = CLASS..2;
 pub const ROLE: usize = 2;
 pub const ARIA_MODAL: usize = 4;
 
@@ -176,11 +176,11 @@ fn named(known: &[(&str, u16)], name: &str) -> Option<u16> {
     known.iter().find(|(each, _)| each.eq_ignore_ascii_case(name)).map(|&(_, mark)| mark)
 }
 
-/// Whether a style, spaces left out, has `display:none`.
-fn hides(style: &[u8]) -> bool {
-    memchr::memchr2_iter(b'd', b'D', style).any(|place| {
+/// Whether a style, spaces left out, has a rule in small letters.
+pub fn declares(style: &[u8], rule: &[u8]) -> bool {
+    memchr::memchr2_iter(rule[0], rule[0].to_ascii_uppercase(), style).any(|place| {
         let mut rest = style[place..].iter().filter(|&&byte| byte != b' ');
-        b"display:none".iter().all(|wanted| rest.next().is_some_and(|byte| byte.eq_ignore_ascii_case(wanted)))
+        rule.iter().all(|wanted| rest.next().is_some_and(|byte| byte.eq_ignore_ascii_case(wanted)))
     })
 }
 
@@ -194,20 +194,22 @@ pub fn decoded(value: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl Said {
-    /// What the attributes of one start tag say, as in the source.
+    /// What the attributes of one start tag say, as in the source; what each class says is remembered.
     #[inline(never)]
-    pub fn of(attributes: &[u8]) -> Self {
+    pub fn of(attributes: &[u8], classes: &mut Remembered) -> Self {
         let mut found = Self::default();
         let mut seen = 0u8;
         let mut stated = 0;
         each_attribute(attributes, |name, value| {
             let Some(number) = number_of(name).filter(|number| seen & 1 << number == 0) else { return };
             seen |= 1 << number;
-            let value = &*decoded(value);
-            if NAMES.contains(&number) {
-                found.add_names(value);
+            if number == CLASS {
+                let known = classes.number_by(value, Self::of_names);
+                found.add(classes.said(known));
+            } else if NAMES.contains(&number) {
+                found.add_names(&decoded(value));
             } else {
-                stated |= found.add_state(number, value);
+                stated |= found.add_state(number, &decoded(value));
             }
         });
         // The reference looks at states only where a word is watched, or a character reference could write one.
@@ -222,7 +224,7 @@ impl Said {
     pub fn of_name(name: &[u8]) -> Self {
         let mut found = Self::default();
         if name.contains(&b'-') {
-            found.add_name(&name.to_ascii_lowercase());
+            found.add_ascii_names(&name.to_ascii_lowercase());
         }
         if ADVERT_NAMES.iter().any(|each| name.eq_ignore_ascii_case(each.as_bytes())) {
             found.evidence |= HINT | ADVERT;
@@ -231,6 +233,11 @@ impl Said {
             found.marks.add(MARK_NEVER);
         }
         found
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.evidence |= other.evidence;
+        self.marks = self.marks.with(other.marks);
     }
 
     /// Whether it is an advert, or never content.
@@ -255,17 +262,23 @@ impl Said {
     /// Read a class or an id.
     fn add_names(&mut self, names: &[u8]) {
         if names.is_ascii() {
-            // Of the white space of `str.split`, what a name in ASCII can have.
-            let is_blank = |byte: &u8| matches!(byte, 9..=13 | 28..=32);
-            return names.split(is_blank).for_each(|name| self.add_name(name));
+            return self.add_ascii_names(names);
         }
-        String::from_utf8_lossy(names).split(is_space).for_each(|name| self.add_name(name.as_bytes()));
+        String::from_utf8_lossy(names).split(is_space).for_each(|name| self.add_ascii_names(name.as_bytes()));
     }
 
-    fn add_name(&mut self, name: &[u8]) {
+    /// Read names with white space of ASCII between.
+    fn add_ascii_names(&mut self, names: &[u8]) {
         let words = words();
         let (mut negated, mut says_consent, mut says_notice) = (false, false, false);
-        any_word(name, |word| {
+        // Of the white space of `str.split`, what a name in ASCII can have.
+        let is_blank = |byte: &u8| matches!(byte, 9..=13 | 28..=32);
+        let mut end = 0;
+        any_word(names, |word| {
+            if (negated || says_consent || says_notice) && names[end..word.start].iter().any(is_blank) {
+                (negated, says_consent, says_notice) = (false, false, false);
+            }
+            end = word.start + word.text.len();
             let Some(meaning) = words.find(&word) else {
                 negated = false;
                 return false;
@@ -308,7 +321,7 @@ impl Said {
             ARIA_MODAL if is_true => self.marks.add(MARK_NEVER),
             5 if is_true => self.marks.add(MARK_ARIA_HIDDEN),
             ARIA_MODAL | 5 => {}
-            _ if number == 6 || hides(value) => {
+            _ if number == 6 || declares(value, b"display:none") => {
                 self.marks.add(MARK_HIDDEN);
                 return BOILERPLATE;
             }
@@ -358,13 +371,7 @@ impl Remembered {
         number.checked_sub(1).map_or(&[], |before| &self.sources[self.known[before].0..self.known[number].0])
     }
 
-    /// The number of attributes, as in the source; 0 for none.
-    #[inline(always)]
-    pub fn number(&mut self, attributes: &[u8]) -> u32 {
-        self.number_by(attributes, Said::of)
-    }
-
-    /// The same where something else makes of the source what it says.
+    /// The number of attributes, as in the source, of which something makes what they say; 0 for none.
     #[inline(always)]
     pub fn number_by(&mut self, attributes: &[u8], make: impl FnOnce(&[u8]) -> Said) -> u32 {
         if attributes.is_empty() {
@@ -390,14 +397,15 @@ mod tests {
     use crate::names::{NAME_DIV, NAME_NAV};
 
     fn tag_evidence(element: u32, attributes: &[u8]) -> u8 {
-        element_evidence(element) | Said::of(attributes).evidence
+        element_evidence(element) | Said::of(attributes, &mut Remembered::default()).evidence
     }
 
     #[test]
     fn what_is_remembered_of_attributes_is_what_they_say() {
-        let mut remembered = Remembered::default();
+        let (mut remembered, mut classes) = (Remembered::default(), Remembered::default());
         for page in 0..3 {
             remembered.begin();
+            classes.begin();
             for turn in 0..20_000 {
                 let attributes = match turn % 4 {
                     0 => format!(" class=sidebar data-turn={}", turn % 97),
@@ -405,8 +413,9 @@ mod tests {
                     2 => " role=main".to_owned(),
                     _ => String::new(),
                 };
-                let number = remembered.number(attributes.as_bytes());
-                assert_eq!(*remembered.said(number), Said::of(attributes.as_bytes()));
+                let said = Said::of(attributes.as_bytes(), &mut classes);
+                let number = remembered.number_by(attributes.as_bytes(), |_| said);
+                assert_eq!(*remembered.said(number), said);
             }
         }
     }

@@ -204,7 +204,7 @@ fn element<B: Bytes>(
 ) -> Tag {
     let bytes = B::load(source, start);
     // What looks like an end of the name mostly is one.
-    let likely = bytes.at_most(b' ') | bytes.equal(b'/') | bytes.equal(b'>') | 1 << (B::COUNT - 1);
+    let likely = bytes.at_most(b'>') | 1 << (B::COUNT - 1);
     let mut place = (start + likely.trailing_zeros() as usize).min(source.len());
     while place < source.len() && !NAME_ENDS[source[place] as usize] {
         place += 1;

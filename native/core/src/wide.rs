@@ -6,9 +6,13 @@
 use crate::bytes;
 use crate::sixteen::{self, Sixteen};
 
-/// Eight groups of words, as bits: of each of their first `N` bytes, by its low and by its high four bits, those that
-/// have it.
-pub type Groups<const N: usize> = [[[u8; 16]; 2]; N];
+/// Eight groups of words, as bits: those that have the low four bits of each of a word's first `N` bytes, and the high
+/// four bits of the first one.
+#[derive(Clone, Copy)]
+pub struct Groups<const N: usize> {
+    pub low: [[u8; 16]; N],
+    pub high: [u8; 16],
+}
 
 /// As many bytes as one instruction takes.
 pub trait Bytes: Copy {
@@ -69,10 +73,10 @@ impl Bytes for Sixteen {
     #[inline(always)]
     fn in_a_group<const N: usize>(text: &[u8], place: usize, groups: &Groups<N>) -> u64 {
         let is_left = |place: usize| {
-            let mut left = u8::MAX;
-            groups.iter().enumerate().all(|(ahead, [low, high])| {
-                let byte = usize::from(text.get(place + ahead).copied().unwrap_or(0));
-                left &= low[byte & 15] & high[byte >> 4];
+            let byte = |ahead: usize| usize::from(text.get(place + ahead).copied().unwrap_or(0));
+            let mut left = groups.high[byte(0) >> 4];
+            groups.low.iter().enumerate().all(|(ahead, low)| {
+                left &= low[byte(ahead) & 15];
                 left != 0
             })
         };
@@ -231,17 +235,14 @@ mod thirty_two {
                     &end
                 }
             };
-            let mut left = splat(u8::MAX);
-            for (ahead, [low, high]) in groups.iter().enumerate() {
-                let Self(bytes) = Self::load(window, ahead.min(32));
-                unsafe {
-                    let table = |of: &[u8; 16]| _mm256_broadcastsi128_si256(_mm_loadu_si128(of.as_ptr().cast()));
-                    let four = splat(15);
-                    let of_low = _mm256_shuffle_epi8(table(low), _mm256_and_si256(bytes, four));
-                    let highs = _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), four);
-                    let both = _mm256_and_si256(of_low, _mm256_shuffle_epi8(table(high), highs));
-                    left = _mm256_and_si256(left, both);
-                }
+            let four = splat(15);
+            let look_up = |of: &[u8; 16], bytes| unsafe {
+                let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(of.as_ptr().cast()));
+                _mm256_shuffle_epi8(table, _mm256_and_si256(bytes, four))
+            };
+            let mut left = look_up(&groups.high, unsafe { _mm256_srli_epi16::<4>(Self::load(window, 0).0) });
+            for (ahead, low) in groups.low.iter().enumerate() {
+                left = unsafe { _mm256_and_si256(left, look_up(low, Self::load(window, ahead.min(32)).0)) };
             }
             !bits(unsafe { _mm256_cmpeq_epi8(left, _mm256_setzero_si256()) }) & u64::from(u32::MAX)
         }
@@ -342,17 +343,15 @@ mod sixty_four {
 
         #[inline(always)]
         fn in_a_group<const N: usize>(text: &[u8], place: usize, groups: &Groups<N>) -> u64 {
-            let mut left = splat(u8::MAX);
-            for (ahead, [low, high]) in groups.iter().enumerate() {
-                let Self(bytes) = Self::load(text, (place + ahead).min(text.len()));
-                unsafe {
-                    let table = |of: &[u8; 16]| _mm512_broadcast_i32x4(_mm_loadu_si128(of.as_ptr().cast()));
-                    let four = splat(15);
-                    let of_low = _mm512_shuffle_epi8(table(low), _mm512_and_si512(bytes, four));
-                    let highs = _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), four);
-                    let both = _mm512_and_si512(of_low, _mm512_shuffle_epi8(table(high), highs));
-                    left = _mm512_and_si512(left, both);
-                }
+            let four = splat(15);
+            let look_up = |of: &[u8; 16], bytes| unsafe {
+                let table = _mm512_broadcast_i32x4(_mm_loadu_si128(of.as_ptr().cast()));
+                _mm512_shuffle_epi8(table, _mm512_and_si512(bytes, four))
+            };
+            let load = |ahead: usize| Self::load(text, (place + ahead).min(text.len())).0;
+            let mut left = look_up(&groups.high, unsafe { _mm512_srli_epi16::<4>(load(0)) });
+            for (ahead, low) in groups.low.iter().enumerate() {
+                left = unsafe { _mm512_and_si512(left, look_up(low, load(ahead))) };
             }
             unsafe { _mm512_test_epi8_mask(left, left) }
         }

@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import gzip
+import io
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_case import Terminal, article, html, warc
+from remote import Files, environment, http_server, s3_server
+
+from docstore.archives import locations
+from docstore.archives.locations import found, listed, open_input, open_output
+from docstore.model.errors import InvalidArgument, StorageError
+
+LONG = random.Random(7).randbytes(3 << 20)
+
+
+@pytest.fixture
+def files() -> Iterator[Files]:
+    with http_server() as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Any]:
+    pytest.importorskip("moto", reason="moto is not installed: pip install '.[test]'")
+    with s3_server() as client:
+        yield client
+
+
+def use_server(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Let this process and those that it starts find an S3 server."""
+    s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed: pip install '.[s3]'")
+    for name, value in environment(url).items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def s3(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    use_server(monkeypatch, server.meta.endpoint_url)
+    return server
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(tmp_path / "store", capsys)
+
+
+def crawl(path: Path, first: int, count: int = 3) -> bytes:
+    """A WARC file of pages that are all different."""
+    pages = [
+        (f"https://site{n}.example/", f"2024-05-01T00:00:{n:02}Z", html(f"Page {n}", article(n)))
+        for n in range(first, first + count)
+    ]
+    return warc(path, pages).read_bytes()
+
+
+def keys_of(client: Any) -> list[str]:
+    return [one["Key"] for one in client.list_objects_v2(Bucket="crawls").get("Contents", [])]
+
+
+def uploads(client: Any) -> list[Any]:
+    found_uploads: list[Any] = client.list_multipart_uploads(Bucket="crawls").get("Uploads", [])
+    return found_uploads
+
+
+# --- HTTP
+
+
+def test_a_cut_connection_goes_on_at_the_byte_where_it_broke(files: Files) -> None:
+    files.content["/long"] = LONG
+    files.cut_after = 1_000_000
+    with open_input(f"{files.url}/long") as stream:
+        assert stream.read() == LONG
+    assert [place for _, place in files.asked] == [f"bytes={n}-" for n in range(0, 3_000_001, 1_000_000)]
+
+
+def test_a_server_without_ranges_is_read_again_up_to_the_place(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.content["/long"] = LONG
+    files.ranges = False
+    files.cut_after = 2 << 20
+    with open_input(f"{files.url}/long") as stream:
+        assert not stream.seekable()
+        assert stream.read(1 << 20) == LONG[: 1 << 20]
+        files.cut_after = None
+        assert stream.read() == LONG[1 << 20 :]
+
+
+def test_a_file_that_changes_while_it_is_read_is_an_error(files: Files) -> None:
+    files.content["/long"] = LONG
+    files.cut_after = 1_000_000
+    with open_input(f"{files.url}/long") as stream:
+        stream.read(10)
+        files.tag = '"two"'
+        with pytest.raises(StorageError, match="changed while it was read"):
+            stream.read()
+
+
+def test_a_busy_server_is_asked_again_and_a_dead_one_is_an_error(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locations, "RETRY_SECONDS", (0.0, 0.0))
+    files.content["/file"] = b"abc"
+    files.statuses = [503, 429]
+    with open_input(f"{files.url}/file") as stream:
+        assert stream.read() == b"abc"
+    files.statuses = [503] * 3
+    with pytest.raises(StorageError, match=r"cannot read .*503.*run the same command again"):
+        open_input(f"{files.url}/file")
+
+
+@pytest.mark.parametrize(("status", "says"), [(404, "no such file"), (403, "access is refused")])
+def test_what_is_missing_or_refused_is_said_at_once(files: Files, status: int, says: str) -> None:
+    files.statuses = [status]
+    with pytest.raises(InvalidArgument, match=says):
+        found(f"{files.url}/file")
+    assert len(files.asked) == 1
+
+
+def test_an_empty_file_is_read_as_empty(files: Files) -> None:
+    files.content["/empty"] = b""
+    with open_input(f"{files.url}/empty") as stream:
+        assert stream.read() == b""
+
+
+def test_seeks_ask_for_ranges_and_the_time_is_that_of_the_server(files: Files) -> None:
+    files.content["/long"] = LONG
+    with open_input(f"{files.url}/long") as stream:
+        assert stream.seek(-5, io.SEEK_END) == len(LONG) - 5
+        assert stream.read() == LONG[-5:]
+        stream.seek(1 << 20)
+        assert stream.read(4) == LONG[1 << 20 : (1 << 20) + 4]
+        assert stream.raw.modified == 1_714_521_600_000_000  # type: ignore[attr-defined]
+
+
+def test_a_password_in_a_url_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="no user or password is taken from a URL"):
+        found("https://me:secret@example.invalid/a.warc.gz")
+
+
+@pytest.mark.parametrize("kind", ["warc", "wacz", "jsonl", "parquet", "trecweb"])
+def test_every_format_is_read_over_http_that_cuts_connections(
+    files: Files, run: Terminal, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyarrow")
+    crawl(tmp_path / "a.warc.gz", 0)
+    assert run("ingest", str(tmp_path / "a.warc.gz"), "--create").code == 0
+    options = ["--body"] if kind == "jsonl" else []
+    assert run("export", "--format", kind, *options, "--output", str(tmp_path / "out")).code == 0
+    files.content["/out"] = (tmp_path / "out").read_bytes()
+    files.cut_after = 1000
+    other = run.on(tmp_path / "other")
+    answer = other("ingest", f"{files.url}/out", "--create", "--json")
+    assert (answer.code, answer.object()["pages"], answer.object()["file_bytes"]) == (
+        0,
+        3,
+        len(files.content["/out"]),
+    )
+
+
+def test_a_file_of_paths_goes_in_with_a_base_and_several_processes(files: Files, run: Terminal, tmp_path: Path) -> None:
+    names = [f"crawl-data/segment/{n}.warc.gz" for n in range(3)]
+    for number, name in enumerate(names):
+        files.content[f"/{name}"] = crawl(tmp_path / "one.warc.gz", 3 * number)
+    files.content["/warc.paths.gz"] = gzip.compress("".join(f"{name}\n" for name in names).encode())
+    words = ("--files-from", f"{files.url}/warc.paths.gz", "--base", f"{files.url}/", "--jobs", "2", "--json")
+    report = run("ingest", *words, "--create").object()
+    assert (report["pages"], report["files"], report["done_bytes"]) == (9, 3, report["file_bytes"])
+    again = run("ingest", *words).object()
+    assert (again["pages"], again["known"]) == (9, 9)
+    wrong = run("ingest", "--files-from", f"{files.url}/warc.paths.gz", "--base", f"{files.url}/none")
+    assert wrong.code == 2 and "/none/crawl-data/segment/0.warc.gz: there is no such file" in wrong.err
+
+
+def test_a_file_that_fails_is_reported_and_the_others_are_read(files: Files, run: Terminal, tmp_path: Path) -> None:
+    files.content["/a"] = crawl(tmp_path / "a.warc.gz", 0)
+    (tmp_path / "list").write_text(f"{files.url}/a\n{files.url}/missing\n{tmp_path}/a.warc.gz\n")
+    answer = run("ingest", "--files-from", str(tmp_path / "list"), "--create", "--json")
+    report = answer.object()
+    assert (answer.code, report["pages"], report["known"]) == (8, 6, 3)
+    assert report["skipped"]["unreadable_file"] == 1
+    assert "there is no such file" in report["errors"][0]["reason"]
+
+
+def test_nothing_is_written_over_http(run: Terminal, tmp_path: Path) -> None:
+    crawl(tmp_path / "a.warc.gz", 0)
+    run("ingest", str(tmp_path / "a.warc.gz"), "--create")
+    answer = run("export", "--output", "https://example.invalid/a.warc.gz")
+    assert answer.code == 2 and "neither listed nor written" in answer.err
+
+
+# --- names
+
+
+def test_a_pattern_that_the_shell_left_is_resolved_and_one_without_a_file_is_an_error(
+    run: Terminal, tmp_path: Path
+) -> None:
+    crawl(tmp_path / "a.warc.gz", 0)
+    crawl(tmp_path / "b.warc.gz", 3)
+    assert run("ingest", str(tmp_path / "*.warc.gz"), "--create", "--json").object()["files"] == 2
+    answer = run("ingest", str(tmp_path / "*.wacz"))
+    assert answer.code == 2 and "no file matches" in answer.err
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xff\xfe", b'{"file"', b"\x1f\x8bno"])
+def test_a_list_that_names_nothing_is_an_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "list").write_bytes(content)
+    with pytest.raises(InvalidArgument, match="list"):
+        listed(str(tmp_path / "list"))
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    with pytest.raises(InvalidArgument, match=r"az:// needs the extra az of docstore"):
+        found("az://container/*.warc.gz")
+
+
+# --- object stores
+
+
+@pytest.mark.parametrize("kind", ["warc", "wacz", "jsonl", "parquet", "trecweb"])
+def test_every_format_goes_to_an_object_store_and_comes_back(s3: Any, run: Terminal, tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("pyarrow")
+    crawl(tmp_path / "a.warc.gz", 0)
+    run("ingest", str(tmp_path / "a.warc.gz"), "--create")
+    options = ["--body"] if kind == "jsonl" else []
+    target = f"s3://crawls/formats/{kind}/out"
+    written = run("export", "--format", kind, *options, "--output", target, "--json")
+    assert (written.code, written.err, written.object()["output"]) == (0, "", target)
+    report = run.on(tmp_path / "other")("ingest", target, "--create", "--json").object()
+    assert (report["pages"], report["errors"]) == (3, [])
+
+
+def test_patterns_and_prefixes_of_an_object_store_are_resolved(s3: Any, run: Terminal, tmp_path: Path) -> None:
+    for number in range(3):
+        body = crawl(tmp_path / "one.warc.gz", 3 * number)
+        s3.put_object(Bucket="crawls", Key=f"many/{number}.warc.gz", Body=body)
+    s3.put_object(Bucket="crawls", Key="many/notes.txt", Body=b"not an archive")
+    assert run("ingest", "s3://crawls/many/[01].warc.gz", "--create", "--json").object()["files"] == 2
+    whole = run("ingest", "s3://crawls/many/", "--jobs", "2", "--json").object()
+    assert (whole["pages"], whole["known"], whole["passed_over_count"]) == (9, 6, 1)
+    assert run("ingest", "s3://crawls/many", "--json").object()["files"] == 3
+    for name, says in (
+        ("s3://crawls/many/*.wacz", "no file matches s3://crawls/many/*.wacz"),
+        ("s3://crawls/none.warc.gz", "cannot read s3://crawls/none.warc.gz: there is no such file or bucket"),
+        ("s3://nowhere/*.warc.gz", "s3://nowhere/"),
+    ):
+        answer = run("ingest", name)
+        assert answer.code == 2 and says in answer.err
+
+
+def test_a_missing_bucket_is_named_before_anything_is_exported(s3: Any, run: Terminal, tmp_path: Path) -> None:
+    crawl(tmp_path / "a.warc.gz", 0)
+    run("ingest", str(tmp_path / "a.warc.gz"), "--create")
+    answer = run("export", "--output", "s3://nowhere/a.warc.gz")
+    assert answer.code == 2
+    assert "cannot write s3://nowhere/a.warc.gz: there is no such file or bucket" in answer.err
+
+
+def test_without_credentials_access_is_refused(
+    s3: Any, run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    answer = run("ingest", "s3://crawls/a.warc.gz", "--create")
+    assert answer.code == 2 and "access is refused" in answer.err and "docs/formats.md" in answer.err
+
+
+def test_an_upload_that_fails_leaves_nothing_and_an_old_object_stays(s3: Any) -> None:
+    s3.put_object(Bucket="crawls", Key="kept", Body=b"old")
+    for name in ("kept", "none"):
+        with pytest.raises(KeyboardInterrupt), open_output(f"s3://crawls/{name}") as stream:
+            for _ in range(3):
+                stream.write(bytes(20 << 20))  # parts have been sent
+            assert len(uploads(s3)) == 1
+            raise KeyboardInterrupt
+    with open_output("s3://crawls/kept", lambda: False) as stream:
+        stream.write(b"not wanted")
+    assert s3.get_object(Bucket="crawls", Key="kept")["Body"].read() == b"old"
+    assert "none" not in keys_of(s3) and uploads(s3) == []
+
+
+def test_a_long_object_is_uploaded_in_parts_and_read_back(s3: Any) -> None:
+    with open_output("s3://crawls/long") as stream:
+        for _ in range(20):
+            stream.write(LONG)
+        assert "long" not in keys_of(s3)
+    with open_input("s3://crawls/long") as stream:
+        assert stream.seek(0, io.SEEK_END) == 20 * len(LONG)
+        stream.seek(7 * len(LONG) + 1)
+        assert stream.read(1000) == LONG[1:1001]
+
+
+@pytest.fixture
+def cutting(files: Files, monkeypatch: pytest.MonkeyPatch) -> Files:
+    """The HTTP server as an object store with an object `crawls/a.warc.gz`."""
+    use_server(monkeypatch, files.url)
+    return files
+
+
+def test_a_cut_answer_of_an_object_store_is_asked_for_again(cutting: Files) -> None:
+    cutting.content["/crawls/cut"] = LONG
+    with open_input("s3://crawls/cut") as stream:
+        cutting.cut_after, cutting.cuts = 1_000_000, 2
+        assert stream.read() == LONG
+    assert cutting.cuts == 0
+
+
+def test_a_wrong_key_is_an_error_that_says_what_to_check(cutting: Files, run: Terminal) -> None:
+    cutting.statuses = [403] * 20
+    answer = run("ingest", "s3://crawls/a.warc.gz", "--create")
+    assert answer.code == 2
+    assert "cannot read s3://crawls/a.warc.gz: access is refused" in answer.err
+    assert "the credentials in the environment" in answer.err
+
+
+def test_a_set_in_an_object_store_is_subtracted(s3: Any, run: Terminal, tmp_path: Path) -> None:
+    for name, first in (("a", 0), ("b", 2)):
+        s3.put_object(Bucket="crawls", Key=f"sets/{name}", Body=crawl(tmp_path / name, first))
+    answer = run.bare(
+        "subtract", "s3://crawls/sets/a", "s3://crawls/sets/b", "--output", "s3://crawls/sets/c", "--json"
+    )
+    assert answer.object() == {"a": 3, "b": 3, "kept": 2, "output": "s3://crawls/sets/c"}
+    assert "sets/c" in keys_of(s3)
