@@ -53,7 +53,7 @@ class InlineValues:
     def fetch_many(self, cell_values: Sequence[bytes]) -> list[bytes]:
         return [self.fetch(cell_value) for cell_value in cell_values]
 
-    def fetch_with_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
+    def fetch_or_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
         return self.fetch(cell_value), b""
 
     def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:

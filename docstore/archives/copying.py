@@ -498,7 +498,8 @@ class StoreRows:
             stored_as = cell.value if is_ref(cell.value) or is_absent(cell.value) else b""
             try:
                 if column in _MAY_BE_DELTAS and is_ref(cell.value):
-                    value, base = self._values.fetch_with_base(cell.value)
+                    value, base = self._values.fetch_or_base(cell.value)
+                    value = self._values.fetch(cell.value) if base else value
                 else:
                     value = self._values.fetch(cell.value)
             except CorruptionError:  # or a compaction has moved it since the scan

@@ -408,7 +408,7 @@ class CellValues:
     def fetch_many(self, cell_values: Sequence[bytes]) -> list[bytes]:
         return [self._decoded(stored) for stored in self._stored(cell_values)]
 
-    def fetch_with_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
+    def fetch_or_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
         return self.fetch(cell_value), b""
 
     def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:

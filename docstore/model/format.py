@@ -47,7 +47,12 @@ BARE_TABLES = {"postings": "p"}
 """Tables of very many tiny rows, with their only family.  A bare table has only qualifiers: timestamp 0, value empty,
 one version.  Its LevelDB key is table tag, escaped row key, qualifier unescaped; its value is empty."""
 ENGINE_END_KEY = b"\xff"
-"""The last key of all, written at creation: an iterator that ends before it has lost something."""
+"""The last key of all, written at creation: an iterator that ends before it has lost something.  Its value is empty, or
+the token of the valid filter of rows."""
+ROW_FILTER_FILE = "ROWS"
+"""In LevelDB's directory: prefixes of all rows as a Bloom filter, or nothing; it is made anew if it is missing."""
+ROW_FILTER_MAGIC = b"DSROWFL1"
+ROW_FILTER_TOKEN_BYTES = 16
 
 # --- LevelDB keys: table tag, escaped row key, KEY_END, then one of these ---
 

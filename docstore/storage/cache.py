@@ -26,8 +26,9 @@ FIXED_BYTES = 64 * MB, 16 * MB
 LEAST_BYTES = 96 * MB, 32 * MB
 MOST_BYTES = 1 << 50
 SHARES: dict[str, tuple[float, float]] = {
-    "blocks": (56, 14),
+    "blocks": (56, 10),
     "memtable": (32, 0),
+    "filter of rows": (24, 4),
     "prepared dictionaries": (60, 0),
     "contents of dictionaries": (8, 0),
     "samples": (24, 0),

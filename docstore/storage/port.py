@@ -89,8 +89,8 @@ class Values(Protocol):
         """
         ...
 
-    def fetch_with_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
-        """The value of a cell, and the name of its base if it is a delta, else b""."""
+    def fetch_or_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
+        """The value of a cell and b"", or b"" and the name of its base if it is a delta, which is not decoded."""
         ...
 
     def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:

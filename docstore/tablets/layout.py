@@ -42,6 +42,7 @@ from docstore.model.format import (
     LOCK_FILE,
     RECORD_VALUE,
     RESERVE_FILE,
+    ROW_FILTER_FILE,
     RUN_SUFFIX,
     SEGMENT_DIRECTORY,
     SEGMENT_HEADER_BYTES,
@@ -613,7 +614,8 @@ def copy_to_read(path: Path, copy: Path) -> None:
     """Copy a LevelDB directory, so that opening the copy does not change the original.
 
     LevelDB writes when it opens: it makes a log, a MANIFEST and tables of the old log, and removes obsolete files.  So
-    CURRENT, MANIFEST and logs are copied, and tables are symbolic links: removing a table removes only the link.
+    CURRENT, MANIFEST and logs are copied; tables and the filter of rows are symbolic links, so that removing or
+    replacing one changes only the link.
 
     REQUIRES: nobody writes to the original.
 
@@ -626,7 +628,7 @@ def copy_to_read(path: Path, copy: Path) -> None:
     with translated("copy", path):
         copy.mkdir()
         for source in sorted(path.iterdir()):
-            if source.suffix in _TABLE_SUFFIXES:
+            if source.suffix in _TABLE_SUFFIXES or source.name == ROW_FILTER_FILE:
                 (copy / source.name).symlink_to(source.resolve())
             elif source.name == "CURRENT" or source.name.startswith("MANIFEST-") or source.suffix == ".log":
                 (copy / source.name).write_bytes(source.read_bytes())

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import errno
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from docstore.model.errors import StorageError
 from docstore.model.format import ENGINE_DIRECTORY, INDEX_DIRECTORY
@@ -37,12 +38,49 @@ WORTH_BYTES = 256 << 10
 RECOVERY_BYTES = 64 << 10
 """Recovery needs this, and space for a compressed table of the log, for which half of the log's length was measured."""
 
+AMPLE_BYTES = 64 << 20
+"""If less than this is free beyond the needs of a compaction, the next rewriting of the log waits for its end."""
+_LEVEL0_MOST = 4
+"""LevelDB starts a compaction at so many tables in level 0."""
+_POLL_SECONDS = 0.002
+_MOST_POLLS = 2500
+
 Result = TypeVar("Result")
 
 
 def recovery_bytes(log_bytes: int) -> int:
     """Free space without which recovery of a log of LevelDB could fail: its table is compressed."""
     return log_bytes * 3 // 4 + RECOVERY_BYTES
+
+
+def shorten_log(db: Any, before_all: bytes, after_all: bytes, keep_room: Callable[[], int]) -> None:
+    """Rewrite LevelDB's log as a table, unless LevelDB might then start a compaction without space for it.
+
+    LevelDB compacts level 0 at four tables, and refuses writes after a compaction that failed on a full disk.  Recovery
+    adds one table.  So with space, level 0 is not left with three tables; without space, no fourth table is made.
+
+    Args:
+        db: the database; others may write meanwhile.
+        before_all, after_all: missing keys, before and after all others.
+        keep_room: returns the free bytes beyond the needs of a compaction.
+    """
+    if _level0_tables(db) >= _LEVEL0_MOST - 1 and keep_room() < 0:
+        return
+    db.compact_range(start=after_all, stop=after_all)
+    spare_bytes = keep_room()
+    if spare_bytes >= 0 and _level0_tables(db) == _LEVEL0_MOST - 1:
+        with db.write_batch() as batch:
+            batch.delete(before_all)
+            batch.delete(after_all)
+        db.compact_range(start=after_all, stop=after_all)
+    polls = _MOST_POLLS if 0 <= spare_bytes < AMPLE_BYTES else 0
+    while polls and _level0_tables(db) >= _LEVEL0_MOST:  # other programs may take the space
+        time.sleep(_POLL_SECONDS)
+        polls -= 1
+
+
+def _level0_tables(db: Any) -> int:
+    return int(db.get_property(b"leveldb.num-files-at-level0"))
 
 
 class LastRoom(StorageError):

@@ -240,13 +240,28 @@ class LocalValues:
             raise CorruptionError("a delta's base is not there", expected="a base", found="no row")
         self.verify(cell_value)
 
-    def fetch_with_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
+    def fetch_or_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
         """See `Values`."""
+        base = b""
+
+        def note(name: bytes) -> None:
+            nonlocal base
+            base = name
+
+        place = docstore_native.value_place(cell_value)
+        if place is not None:
+            last, (dictionary, _, body) = self._last, self._related
+            raw = docstore_native.decode_value(self.records.source(*place), *place[:2], dictionary, note, body)
+            if raw is not None and self._last is last and len(raw) <= LONGEST_OWN_BODY_BYTES:
+                self._last = place, raw  # as `fetch`
+            if base or raw is not None:
+                return raw or b"", base
         value, ref = parse_cell_value(cell_value)
         if ref is None:
             return value, b""
         record = self.records.read(ref)
-        return self._decode(record, ref), record.related if record.codec == CODEC_ZSTD_DELTA else b""
+        is_delta = record.codec == CODEC_ZSTD_DELTA
+        return (b"", record.related) if is_delta else (self._decode(record, ref), b"")
 
     def fetch_record(self, cell_value: bytes, body: tuple[bytes, bytes] = (b"", b"")) -> tuple[Record, bytes]:
         """The record of a value that is in a segment, and the value.

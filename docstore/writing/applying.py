@@ -169,7 +169,7 @@ class DuplicateApplier:
         for column in (capture.BODY, capture.MAIN):
             value = record.columns.get(column, INLINE_TAG)
             if is_ref(value):
-                raw, base = self._values.fetch_with_base(value)
+                raw, base = self._values.fetch_or_base(value)
                 if not base and self._base_rows.cell_value(value_name(raw)) == value:
                     found.add(value)
         return found
@@ -221,7 +221,7 @@ class DuplicateApplier:
         columns = first.columns | {capture.VERDICT: self._verdict(row_key, first.timestamp, referred, judged)}
         is_base = base is not None and base.raw == body  # the canonical page shares this body, or is a delta against it
         shares = is_base and judged.kind is VerdictKind.EXACT
-        is_small = is_base or bool(self._values.fetch_with_base(columns[capture.BODY])[1])  # a delta already
+        is_small = is_base or bool(self._values.fetch_or_base(columns[capture.BODY])[1])  # a delta already
         if base is not None and columns[capture.BODY] != base.cell_value and (shares or not is_small):
             record = CaptureRecord(pointer.timestamp, CAPTURE_STORED, {})
             verdict_of = judged._replace(stored=capture.STORED_REFERENCE)

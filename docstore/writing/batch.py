@@ -139,7 +139,7 @@ class Bases:
         return base
 
     def _read(self, cell_value: bytes, pointer: PagePointer) -> Base | None:
-        raw, name = self._values.fetch_with_base(cell_value)
+        raw, name = self._values.fetch_or_base(cell_value)
         if not name:
             name = value_name(raw)
             self._row(name)

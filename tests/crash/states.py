@@ -62,6 +62,7 @@ from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.reindex import reindex
 from docstore.tablets.backup import restore
 from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.engines.rowfilter import RowFilter
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.segment import ValueLog
 from tests.crash.disk import Disk, Event, State, lay_out, read_events, recording
@@ -247,6 +248,14 @@ def dictionaries(work: Work) -> None:
     work.put(*pages[:6])
     work.put(*pages[6:])
     work.store.compact(level="best")
+
+
+def filter_rows(work: Work) -> None:
+    """The filter of rows is saved by each close, and not valid from the next write on."""
+    for number in range(2):
+        work.open()
+        work.put(a_page(f"f.example/{number}", near(70 + number, 0)))
+        work.store.close()
 
 
 def index_runs(work: Work) -> None:
@@ -591,6 +600,7 @@ PROTOCOLS = {
     "segment roll": Protocol(roll_segments, limits={"segment_bytes": 4000}),
     "dictionaries": Protocol(dictionaries),
     "tablet split": Protocol(split_tablets, limits={"tablet_bytes": 50_000}),
+    "filter of rows": Protocol(filter_rows, limits={"saved_bytes": 0}),
     "index runs": Protocol(index_runs, limits={"flush_texts": 6}),
     "compaction": Protocol(compact, fill_with_garbage, compact_again, {"flush_texts": 6}),
     "sweep and apply": Protocol(sweep_and_apply, again=sweep_again),
@@ -623,8 +633,10 @@ LIMITS: dict[str, tuple[Any, str]] = {
     "segment_bytes": (ValueLog.__init__, "limit_bytes"),
     "tablet_bytes": (Manifest.load.__func__, "tablet_bytes"),  # type: ignore[attr-defined]
     "flush_texts": (RunIndex.__init__, "flush_texts"),
+    "saved_bytes": (RowFilter.__init__, "saved_bytes"),
 }
-"""Function and parameter whose default decides when a segment, a tablet or the index's memory is full."""
+"""Function and parameter whose default decides when a segment, a tablet or the index's memory is full, or which filters
+are saved."""
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from docstore.model.types import (
     SetCell,
 )
 from docstore.storage.engine import Engine, ScannedRow
-from docstore.tablets.engines import leveldb
+from docstore.tablets.engines import cellkeys
 from docstore.tablets.engines.leveldb import LevelDBEngine
 
 FLUSH = Durability.FLUSH
@@ -194,7 +194,7 @@ def run_step(made: dict[str, Engine], model: Model, kind: str, argument: Any) ->
 )
 @given(st.lists(steps, min_size=5, max_size=40))
 def test_engines_answer_as_a_dict_does(monkeypatch: pytest.MonkeyPatch, script: list[tuple[str, Any]]) -> None:
-    monkeypatch.setattr(leveldb, "LEAST_DELETES", 3)
+    monkeypatch.setattr(cellkeys, "LEAST_DELETES", 3)
     model = Model()
     with engines() as made:
         for kind, argument in script:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
-from docstore.tablets.engines.leveldb import LEAST_DELETES, REWRITTEN_BYTES_A_DELETE, DeletedKeys, LevelDBEngine
+from docstore.tablets.engines.cellkeys import LEAST_DELETES, REWRITTEN_BYTES_A_DELETE, DeletedKeys
+from docstore.tablets.engines.leveldb import LevelDBEngine
 
 FLUSH = Durability.FLUSH
 

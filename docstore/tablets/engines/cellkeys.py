@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache
 from itertools import islice
+from threading import Lock
 from typing import Any, Self
 
 from docstore.model.codec import encode_timestamp, escape
@@ -36,6 +37,12 @@ _STEPS_BEFORE_SEEK = 12
 """A seek costs about as much as so many steps (measured: 6 us against 0.5 us)."""
 _MAX_CACHED_COLUMNS = 256
 """Decoded column names that a reader caches: rows of pages have the same columns."""
+
+
+LEAST_DELETES = 4096
+"""With fewer tombstones in a table a compaction is not worth it."""
+REWRITTEN_BYTES_A_DELETE = 2048
+"""Most bytes of tables rewritten for each deleted key: about ten times a key with its value."""
 
 
 class FamilyKeys(dict[str, bytes]):
@@ -125,6 +132,43 @@ def deleted_range(prefix: bytes, mutation: Mutation, bare: bool) -> tuple[bytes,
         family = cells + mutation.family.encode() + FAMILY_END
         return family, range_end(family)
     return cells, range_end(cells)
+
+
+class DeletedKeys:
+    """Counts deleted keys by table.  Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._ranges: dict[bytes, tuple[bytes, bytes, int, int]] = {}  # first, last, keys, bytes, by tag of the table
+
+    def count(self, first: bytes, last: bytes, deletes: int, deleted_bytes: int) -> None:
+        """Count the keys of one table that a batch deletes: the first, the last, their number, bytes with values."""
+        with self._lock:
+            low, high, before, before_bytes = self._ranges.get(first[:1], (first, last, 0, 0))
+            found = min(low, first), max(high, last), before + deletes, before_bytes + deleted_bytes
+            self._ranges[first[:1]] = found
+
+    def take_due(self, size_bytes: Callable[[bytes, bytes], int]) -> list[tuple[bytes, bytes]]:
+        """Return the ranges to compact now, and reset their counts.
+
+        Args:
+            size_bytes: returns the bytes on disk of a range [low, high).
+        Returns:
+            (low, high) of each range; high is exclusive.
+        """
+        due = []
+        with self._lock:
+            for tag, (first, last, deletes, _) in list(self._ranges.items()):
+                high = last + b"\x00"
+                if deletes >= LEAST_DELETES and size_bytes(first, high) <= deletes * REWRITTEN_BYTES_A_DELETE:
+                    del self._ranges[tag]
+                    due.append((first, high))
+        return due
+
+    def heavy(self, least_bytes: int) -> list[tuple[bytes, bytes]]:
+        """(low, high) of the ranges with so many deleted bytes; high is exclusive."""
+        with self._lock:
+            return [(first, last + b"\x00") for first, last, _, size in self._ranges.values() if size >= least_bytes]
 
 
 TIMESTAMP_BYTES = 8

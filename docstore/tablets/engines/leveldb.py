@@ -25,6 +25,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -68,13 +69,15 @@ from docstore.storage.files import Files
 from docstore.tablets.engines import cellkeys
 from docstore.tablets.engines.cellkeys import (
     CELL_KIND,
+    DeletedKeys,
     FamilyKeys,
     RowReader,
     column_head,
     take_keys,
 )
 from docstore.tablets.engines.log_end import cut_unsynced_end, has_gap
-from docstore.tablets.reserve import RECOVERY_BYTES, recovery_bytes
+from docstore.tablets.engines.rowfilter import RowFilter
+from docstore.tablets.reserve import AMPLE_BYTES, RECOVERY_BYTES, recovery_bytes, shorten_log
 
 _LOG = logging.getLogger(__name__)
 _CUT_TABLE = re.compile(r"(\d+\.(?:ldb|sst)): (?:Invalid argument|No such file)")
@@ -113,7 +116,7 @@ class Handle:
         open_database: opens it; raises only our errors.
         translate: turns one of `_FOREIGN_ERRORS`, and the name of the action, into one of our errors.
     Attributes:
-        write_lock: held by a writer; `writable` and `fail` require it.
+        write_lock: held by a writer; `writable` requires it.
     """
 
     def __init__(
@@ -162,6 +165,18 @@ class Handle:
                 if self._database is None and not self._closed_reason:
                     self._reopen()
 
+    def try_call(self, work: Callable[[Any], None]) -> None:
+        """Call `work` with the pinned database, unless it is closed or being reopened.  An error is one of a write."""
+        pin = object()
+        try:
+            self._pins.add(pin)
+            if (database := self._database) is not None:
+                work(database)
+        except _FOREIGN_ERRORS:
+            self.fail()  # the data is in the log; the next write reopens LevelDB
+        finally:
+            self._pins.discard(pin)
+
     def writable(self) -> Any:
         """The database, reopened if a write failed.
 
@@ -177,10 +192,7 @@ class Handle:
         return self._database
 
     def fail(self) -> None:
-        """Record that a write failed, so that the next write reopens the database.
-
-        REQUIRES: write_lock.
-        """
+        """Record that a write failed, so that the next write reopens the database."""
         self._write_failed = True
 
     def close(self, before_close: Callable[[Any], None]) -> None:
@@ -250,20 +262,10 @@ class Handle:
             )
 
 
-LEAST_DELETES = 4096
-"""With fewer tombstones in a table a compaction is not worth it."""
-REWRITTEN_BYTES_A_DELETE = 2048
-"""Most bytes of tables rewritten for each deleted key: about ten times a key with its value."""
 CLOSING_SHARE = 4
 """A close compacts a range if the deleted bytes are at least the bytes of all tables divided by this: after an ingest
 into an empty store the deleted log of the runs was a quarter of the directory's tables."""
 LEAST_CLOSING_BYTES = 1 << 20
-AMPLE_BYTES = 64 << 20
-"""If less than this is free beyond the needs of a compaction, the writer waits for its end."""
-_LEVEL0_MOST = 4
-"""LevelDB starts a compaction at so many tables in level 0."""
-_POLL_SECONDS = 0.002
-_MOST_POLLS = 2500
 
 _TABLES = {table: (tag, BARE_TABLES.get(table)) for table, tag in TABLE_TAGS.items()}
 _COPY_PAIRS = 1000
@@ -280,43 +282,6 @@ _NOWHERE = ENGINE_END_KEY * 2  # after the last key: compacting from here to her
 _FOREIGN_ERRORS = (plyvel.Error, StopIteration)
 """plyvel's iterators end without an error if the last block is damaged.  So no iterator has a stop: each must reach a
 key after its range, at last ENGINE_END_KEY, and StopIteration means damage."""
-
-
-class DeletedKeys:
-    """Counts deleted keys by table.  Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._ranges: dict[bytes, tuple[bytes, bytes, int, int]] = {}  # first, last, keys, bytes, by tag of the table
-
-    def count(self, first: bytes, last: bytes, deletes: int, deleted_bytes: int) -> None:
-        """Count the keys of one table that a batch deletes: the first, the last, their number, bytes with values."""
-        with self._lock:
-            low, high, before, before_bytes = self._ranges.get(first[:1], (first, last, 0, 0))
-            found = min(low, first), max(high, last), before + deletes, before_bytes + deleted_bytes
-            self._ranges[first[:1]] = found
-
-    def take_due(self, size_bytes: Callable[[bytes, bytes], int]) -> list[tuple[bytes, bytes]]:
-        """Return the ranges to compact now, and reset their counts.
-
-        Args:
-            size_bytes: returns the bytes on disk of a range [low, high).
-        Returns:
-            (low, high) of each range; high is exclusive.
-        """
-        due = []
-        with self._lock:
-            for tag, (first, last, deletes, _) in list(self._ranges.items()):
-                high = last + b"\x00"
-                if deletes >= LEAST_DELETES and size_bytes(first, high) <= deletes * REWRITTEN_BYTES_A_DELETE:
-                    del self._ranges[tag]
-                    due.append((first, high))
-        return due
-
-    def heavy(self, least_bytes: int) -> list[tuple[bytes, bytes]]:
-        """(low, high) of the ranges with so many deleted bytes; high is exclusive."""
-        with self._lock:
-            return [(first, last + b"\x00") for first, last, _, size in self._ranges.values() if size >= least_bytes]
 
 
 class LevelDBEngine:
@@ -346,6 +311,10 @@ class LevelDBEngine:
         self._log = self.path / "none.log"
         self._family_keys = FamilyKeys()
         self._deleted = DeletedKeys()
+        self._rows = RowFilter(self.path, self._memory.share("filter of rows"))
+        self._is_first_open = True
+        self._shortening: threading.Thread | None = None
+        """Rewrites the log.  Guarded by the write lock."""
         self._handle = Handle(self.path, self._open_database, self._translated)
         self._call = self._handle.call
 
@@ -356,7 +325,7 @@ class LevelDBEngine:
             create_if_missing=self._create,
             paranoid_checks=True,
             block_size=_BLOCK_BYTES,
-            # No Bloom filters: only `get` asks them, and each `get` that meets two tables, filter or not, makes
+            # No Bloom filter of LevelDB: only `get` asks it, and each `get` that meets two tables, filter or not, makes
             # LevelDB compact (decision 0026).
             write_buffer_size=max(self._memory.share("memtable"), _LEAST_BUFFER_BYTES),
             lru_cache_size=self._memory.share("blocks"),
@@ -372,8 +341,12 @@ class LevelDBEngine:
             # LevelDB does not sync the new name of CURRENT.  If a power loss took it back, what is synced from here on
             # to the new log could be found only through a manifest that may have been removed, or was never synced.
             Files().sync_folder(self.path)
-            if database.get(ENGINE_END_KEY, verify_checksums=True) is None:
+            token = database.get(ENGINE_END_KEY, verify_checksums=True)
+            if token is None:
                 database.put(ENGINE_END_KEY, b"", sync=True)
+            elif self._is_first_open:
+                self._rows.load(token)
+            self._is_first_open = False  # a reopening after a failed write has the filter in memory
         except _FOREIGN_ERRORS as error:
             raise self._opening_error(error) from error
         self._create = False
@@ -415,6 +388,7 @@ class LevelDBEngine:
         self._handle.close(self._before_close)
 
     def _before_close(self, db: Any) -> None:
+        self._rows.save(db)
         db.compact_range(start=_NOWHERE, stop=_NOWHERE)
         table_bytes = int(db.approximate_size(_BEFORE_ALL, _NOWHERE))
         heavy = self._deleted.heavy(max(LEAST_CLOSING_BYTES, table_bytes // CLOSING_SHARE))
@@ -429,17 +403,21 @@ class LevelDBEngine:
         check_table(table)
         if spec is not EVERYTHING:
             check_spec(spec, scanning=False)
+        prefix = cellkeys.row_prefix(table, row_key)
         if table in BARE_TABLES:
             first, stop = cellkeys.row_range(table, row_key, spec)
-            keys = self._call(lambda db: take_keys(db, first, stop, spec.cell_limit), f"reading a row of {table}")
+
+            def work(db: Any) -> list[bytes]:
+                return take_keys(db, first, stop, spec.cell_limit) if self._rows.may_have(prefix) else []
+
+            keys = self._call(work, f"reading a row of {table}")
             return cellkeys.row_cells(table, row_key, keys)
-        prefix = cellkeys.row_prefix(table, row_key)
         return self._call(lambda db: self._read_cells(db, prefix, RowReader(spec)), f"reading a row of {table}")
 
     def _read_cells(self, db: Any, prefix: bytes, reader: RowReader) -> list[Cell]:
         cells = prefix + CELL_KIND
         start = reader.first_key(cells)
-        if start is None:
+        if start is None or not self._rows.may_have(prefix):
             return []
         with db.iterator(start=start, verify_checksums=True) as stream:
             return reader.start(stream).read(stream, cells)[0]
@@ -449,7 +427,8 @@ class LevelDBEngine:
         if table in BARE_TABLES or table not in cellkeys.TAGS:
             check_not_bare(table)
         prefix = cellkeys.TAGS[table] + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END
-        version = self._call(_newest_version, "reading a row", prefix + column_head(family, qualifier))
+        head = column_head(family, qualifier)
+        version = self._call(_newest_version, "reading a row", self._rows.may_have, prefix, head)
         return None if version is None else Cell(family, qualifier, *version)
 
     def value_at(self, table: str, row_key: bytes, family: str, qualifier: bytes, timestamp: int) -> bytes | None:
@@ -457,8 +436,8 @@ class LevelDBEngine:
         if table in BARE_TABLES or table not in cellkeys.TAGS:
             check_not_bare(table)
         prefix = cellkeys.TAGS[table] + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END
-        key = prefix + column_head(family, qualifier) + encode_timestamp(timestamp)
-        value: bytes | None = self._call(_value_of, "reading a cell", key)
+        rest = column_head(family, qualifier) + encode_timestamp(timestamp)
+        value: bytes | None = self._call(_value_of, "reading a cell", self._rows.may_have, prefix, rest)
         return value
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
@@ -470,14 +449,16 @@ class LevelDBEngine:
         if table not in BARE_TABLES:
             check_bare(table)
         tag = cellkeys.TAGS[table]
+        prefixes = [tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END for row_key in row_keys]  # as `row_prefix`
 
-        def work(db: Any) -> list[list[bytes]]:
+        def work(db: Any) -> dict[bytes, list[bytes]]:
+            rows: dict[bytes, list[bytes]] = {}
+            if not (asked := [prefix for prefix in prefixes if self._rows.may_have(prefix)]):
+                return rows
             stream = db.raw_iterator(verify_checksums=True)
             try:
                 seek, valid, key_at, step = stream.seek, stream.valid, stream.key, stream.next
-                rows = []
-                for row_key in row_keys:
-                    prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`
+                for prefix in asked:
                     skip = len(prefix)
                     seek(prefix)
                     row: list[bytes] = []
@@ -487,12 +468,13 @@ class LevelDBEngine:
                             break
                         row.append(key[skip:])
                         step()
-                    rows.append(row)
+                    rows[prefix] = row
                 return rows
             finally:
                 stream.close()
 
-        return self._call(work, f"reading qualifiers of {table}")
+        read = self._call(work, f"reading qualifiers of {table}")
+        return [read.get(prefix, []) for prefix in prefixes]
 
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
         """See `Engine.absent_rows`."""
@@ -501,9 +483,13 @@ class LevelDBEngine:
         prefixes = sorted([(tag + key.replace(b"\x00", KEY_ESCAPE) + KEY_END, key) for key in row_keys])
 
         def work(db: Any) -> set[bytes]:
+            asked = [item for item in prefixes if self._rows.may_have(item[0])]
+            absent = {row_key for _, row_key in prefixes}.difference([row_key for _, row_key in asked])
+            if not asked:
+                return absent
             stream = db.raw_iterator(verify_checksums=True)
             try:
-                return cellkeys.absent_rows(stream, prefixes)
+                return absent | cellkeys.absent_rows(stream, asked)
             finally:
                 stream.close()
 
@@ -567,10 +553,13 @@ class LevelDBEngine:
         """REQUIRES: the write lock."""
         db = self._handle.writable()
         batch = db.write_batch(sync=durability is Durability.SYNC)
-        names = _TABLES, self._family_keys, SetCell, _LARGEST_CELL_BYTES
+        names = _TABLES, self._family_keys, SetCell, _LARGEST_CELL_BYTES, self._rows.filter
+        with suppress(*_FOREIGN_ERRORS):  # then the filter stays incomplete: reads tell what is damaged
+            self._rows.read_on(db, len(rows))
         try:
             if not docstore_native.put_cells(batch.put, rows, *names):
                 self._fill(db, batch, rows)
+            batch.put(ENGINE_END_KEY, b"")  # the file of the filter is not valid any more
         except _FOREIGN_ERRORS as error:
             raise self._translated(error, "reading the keys of a delete") from error
         self._commit(batch, durability)
@@ -596,6 +585,7 @@ class LevelDBEngine:
                     key = prefix + CELL_KIND + column + encode_timestamp(timestamp)
                 batch.put(key, value)
                 written.append(key)
+        self._rows.filter.add_rows_of(written)
 
     def _fill_delete(self, db: Any, batch: Any, low: bytes, high: bytes, written: Iterable[bytes]) -> None:
         """Delete the keys of a range, including keys that the batch itself has `written`."""
@@ -618,11 +608,20 @@ class LevelDBEngine:
 
         REQUIRES: the write lock.
         """
+        is_busy = self._shortening is not None and self._shortening.is_alive()
         try:
-            log_bytes = self._log.stat().st_size
-        except OSError:  # LevelDB has begun another one
+            log_bytes = -1 if is_busy else self._log.stat().st_size
+        except OSError:
+            log_bytes = -1
+        if log_bytes < 0:  # LevelDB has begun another one, or is about to
             self._log = max(self.path.glob("*.log"), default=self._log)
             log_bytes = self._log.stat().st_size if self._log.is_file() else 0
+        for log in self.path.glob("*.log") if is_busy and durability is Durability.SYNC else ():
+            try:  # what was only flushed to the log before this one comes before what is synced now
+                Files().sync_file(log)
+            except StorageError:
+                if log.exists():  # else it is a table by now
+                    raise
         try:
             batch.write()
         except _FOREIGN_ERRORS as error:
@@ -633,21 +632,29 @@ class LevelDBEngine:
                 ) from error
             raise self._translated(error, "a write, which was not applied") from error
         if log_bytes + int(batch.approximate_size()) > self.log_limit_bytes:
-            self._shorten_log()
+            # LevelDB may be busy for seconds.  Writers go on into a second log, and wait only if space is scarce.
+            if is_busy and self._handle.free_and_log_bytes()[0] > AMPLE_BYTES:
+                return
+            if self._shortening is not None:
+                self._shortening.join()
+            thread = threading.Thread(target=self._shorten_log, name="docstore-log")
+            with suppress(RuntimeError):  # no more threads: a later write tries again
+                thread.start()
+                self._shortening = thread
 
     def shorten_log(self) -> None:
         """Rewrite the log as a table, unless the disk lacks space for it or for a compaction that it might start."""
         with self._handle.write_lock:
+            self._handle.writable()
+            if self._shortening is not None:
+                self._shortening.join()
             self._shorten_log()
 
     def _shorten_log(self) -> None:
         free_bytes, log_bytes = self._handle.free_and_log_bytes()
         if free_bytes < log_bytes // 2 + RECOVERY_BYTES:
             return
-        try:
-            shorten_log(self._handle.writable(), _BEFORE_ALL, _NOWHERE, self.keep_room)
-        except _FOREIGN_ERRORS:
-            self._handle.fail()  # the data is in the log; the next write reopens LevelDB
+        self._handle.try_call(lambda db: shorten_log(db, _BEFORE_ALL, _NOWHERE, self.keep_room))
 
     def _landed(self, batch: Any, log_bytes: int) -> bool:
         """Whether the log grew by the whole batch: then only the sync failed, and a reopening applies the batch."""
@@ -722,12 +729,15 @@ def _ends_of(db: Any, low: bytes, high: bytes) -> Any:
     return batch
 
 
-def _newest_version(db: Any, head: bytes) -> tuple[int, bytes] | None:
-    """Timestamp and value of the first cell whose key is `head` and a timestamp.
+def _newest_version(db: Any, may_have: Callable[[bytes], bool], prefix: bytes, head: bytes) -> tuple[int, bytes] | None:
+    """Timestamp and value of the first cell whose key is prefix, head and a timestamp.
 
     Raises:
         StopIteration: the end key is missing, so data is lost.
     """
+    if not may_have(prefix):
+        return None
+    head = prefix + head
     cursor = db.raw_iterator(verify_checksums=True)
     try:
         cursor.seek(head)
@@ -739,7 +749,10 @@ def _newest_version(db: Any, head: bytes) -> tuple[int, bytes] | None:
         cursor.close()
 
 
-def _value_of(db: Any, key: bytes) -> Any:
+def _value_of(db: Any, may_have: Callable[[bytes], bool], prefix: bytes, rest: bytes) -> Any:
+    if not may_have(prefix):
+        return None
+    key = prefix + rest
     cursor = db.raw_iterator(verify_checksums=True)
     try:
         cursor.seek(key)
@@ -756,35 +769,3 @@ def _errno_of(text: str) -> int:
         if os.strerror(number) in text:
             return number
     return errno.EIO
-
-
-def shorten_log(db: Any, before_all: bytes, after_all: bytes, keep_room: Callable[[], int]) -> None:
-    """Rewrite LevelDB's log as a table, unless LevelDB might then start a compaction without space for it.
-
-    LevelDB compacts level 0 at four tables, and refuses writes after a compaction that failed on a full disk.  Recovery
-    adds one table.  So with space, level 0 is not left with three tables; without space, no fourth table is made.
-
-    REQUIRES: nobody else writes.
-
-    Args:
-        db: the database.
-        before_all, after_all: missing keys, before and after all others.
-        keep_room: returns the free bytes beyond the needs of a compaction.
-    """
-    if _level0_tables(db) >= _LEVEL0_MOST - 1 and keep_room() < 0:
-        return
-    db.compact_range(start=after_all, stop=after_all)
-    spare_bytes = keep_room()
-    if spare_bytes >= 0 and _level0_tables(db) == _LEVEL0_MOST - 1:
-        with db.write_batch() as batch:
-            batch.delete(before_all)
-            batch.delete(after_all)
-        db.compact_range(start=after_all, stop=after_all)
-    polls = _MOST_POLLS if 0 <= spare_bytes < AMPLE_BYTES else 0
-    while polls and _level0_tables(db) >= _LEVEL0_MOST:  # other programs may take the space
-        time.sleep(_POLL_SECONDS)
-        polls -= 1
-
-
-def _level0_tables(db: Any) -> int:
-    return int(db.get_property(b"leveldb.num-files-at-level0"))

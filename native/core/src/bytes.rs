@@ -75,7 +75,7 @@ pub fn find(needle: u8, source: &[u8], place: usize) -> usize {
     memchr::memchr(needle, &source[at..]).map_or(source.len(), |offset| at + offset)
 }
 
-/// A hash of bytes, for tables in memory.
+/// A hash of bytes, for tables in memory and for filters, which are kept on disk.
 #[inline(always)]
 pub fn mixed(text: &[u8]) -> u64 {
     const KEYS: [u64; 4] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93];

@@ -5,6 +5,7 @@
 //! A lone surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
 mod encode;
+mod filter;
 mod headers;
 mod postings;
 mod reads;
@@ -292,6 +293,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Kernel>()?;
     module.add_class::<encode::FrameDictionary>()?;
     module.add_function(wrap_pyfunction!(encode::encode_values, module)?)?;
+    module.add_class::<filter::RowFilter>()?;
     records::add_to(module)?;
     text::add_to(module)?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;

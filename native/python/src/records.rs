@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
+use crate::filter::RowFilter;
 use crate::reads::SHORT_BYTES;
 
 /// Bytes of the header before the fields.
@@ -23,7 +24,7 @@ const FIELDS_MAX_BYTES: usize = 256 << 10;
 const INLINE: u8 = 0;
 const CELL_KIND: u8 = 3;
 const KEY_ESCAPE: [u8; 2] = [0, 0xff];
-const KEY_END: [u8; 2] = [0, 1];
+pub const KEY_END: [u8; 2] = [0, 1];
 
 /// Encodes records and their refs.
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
@@ -259,7 +260,12 @@ struct CellNames<'a, 'py> {
 
 impl<'py> CellNames<'_, 'py> {
     /// Add the cells of a row; None if it has anything else, or a cell that may be refused.
-    fn add_row(&self, row: &Bound<'py, PyAny>, cells: &mut Vec<LevelDbCell<'py>>) -> Option<()> {
+    fn add_row(
+        &self,
+        row: &Bound<'py, PyAny>,
+        cells: &mut Vec<LevelDbCell<'py>>,
+        filter: &Bound<'py, RowFilter>,
+    ) -> Option<()> {
         let (table, row_key, mutations) =
             row.extract::<(Bound<'_, PyAny>, Bound<'_, PyBytes>, Bound<'_, PyAny>)>().ok()?;
         let (tag, only_family) = self.tables.get_item(table).ok()??.extract::<(u8, Bound<'_, PyAny>)>().ok()?;
@@ -268,6 +274,7 @@ impl<'py> CellNames<'_, 'py> {
         key.push(tag);
         push_escaped(&mut key, row_key.as_bytes());
         let prefix_bytes = key.len();
+        filter.borrow_mut().filter.add(&key);
         for mutation in mutations.try_iter().ok()? {
             let cell = mutation.ok().filter(|cell| cell.get_type().is(self.set_cell))?;
             let (family, qualifier, timestamp, value) =
@@ -293,7 +300,8 @@ impl<'py> CellNames<'_, 'py> {
     }
 }
 
-/// Put the cells of rows into a batch, in order, as `LevelDBEngine._fill` does; false, and none is put, if that has to.
+/// Put the cells of rows into a batch, in order, as `LevelDBEngine._fill` does, and the rows into the filter; false, and
+/// no cell is put, if that has to.
 #[pyfunction]
 fn put_cells<'py>(
     put: &Bound<'py, PyAny>,
@@ -302,11 +310,12 @@ fn put_cells<'py>(
     families: &Bound<'py, PyDict>,
     set_cell: &Bound<'py, PyAny>,
     largest_bytes: usize,
+    filter: &Bound<'py, RowFilter>,
 ) -> PyResult<bool> {
     let names = CellNames { tables, families, set_cell, largest_bytes };
     let mut cells = Vec::new();
     for row in rows.try_iter()? {
-        if names.add_row(&row?, &mut cells).is_none() {
+        if names.add_row(&row?, &mut cells, filter).is_none() {
             return Ok(false);
         }
     }
