@@ -590,7 +590,7 @@ def page_of(
     crawl: str,
 ) -> Page:
     """A page made from the arguments of `put_page`."""
-    given = headers.items() if isinstance(headers, Mapping) else headers
+    given: Iterable[Any] = headers.items() if isinstance(headers, Mapping) else headers
     pairs = tuple(tuple(pair) if isinstance(pair, list) else pair for pair in given)
     return Page(url, body, status, pairs, None if fetched_at is None else micros(fetched_at), crawl=crawl)
 

@@ -8,8 +8,8 @@ The first takes a collection in SMART's format, such as Cranfield's cran.all.140
 becomes a page with its title and text, and the reference gets the words of title and main text as the store has them,
 under the same BM25 (bm25s, method lucene, k1 1.2, b .75).  The second takes a store of manuals, ingested with
 --anchors and annotated with links and quality, and asks for each chapter by its name, in lower case and without the
-number: the page where the chapter begins should come before its sections.  The third makes the index of a store from nothing, in a
-folder of its own, and asks queries of one to four words that stand together on pages of the store.
+number: the page where the chapter begins should come before its sections.  The third makes the index of a store from
+nothing, in a folder of its own, and asks queries of one to four words that stand together on pages of the store.
 """
 
 from __future__ import annotations
