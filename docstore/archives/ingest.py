@@ -410,11 +410,10 @@ class _Run:
         crawl, later = self._options.crawl, self._options.later_micros
         if not crawl:
             return one
-        page = one if isinstance(one, Page) else one.page
-        labelled = page._replace(crawl=crawl, fetched_at=page.fetched_at and page.fetched_at + later)
         if isinstance(one, Page):
-            return labelled
-        return one._replace(page=labelled, timestamp=one.timestamp + later)
+            return one._replace(crawl=crawl, fetched_at=one.fetched_at and one.fetched_at + later)
+        page = one.page._replace(crawl=crawl, fetched_at=one.page.fetched_at and one.page.fetched_at + later)
+        return one._replace(page=page, timestamp=one.timestamp + later)
 
     def _name(self, number: int) -> str:
         source = self.sources[number]
