@@ -97,12 +97,12 @@ class IngestOptions:
         any_time: also take pages from before 1990 or more than a day in the future.
         strip_passwords: remove user and password from URLs that have both; else they are stored and listed.
         crawl: label of the crawl that the pages are of, or "".
-        later_micros: with `crawl`: what is added to the time of each of its pages.
         keep_encoded: keep the records of WARC and ARC files as they were recorded, in family `warc`, which the store
             must have; `export` writes them again.
         base: the only source is a folder of saved pages, which is this URL; ``https://`` alone if its folders are named
             by hosts.  "" for archives.
         windows_names: with `base`: wget wrote the names for Windows, with ``@`` for ``?``.
+        later_micros: with `crawl`: what is added to the time of each of its pages.
         jobs: processes that read and analyse; each takes every `jobs`-th file, and the store takes some pages of each
             in turn.  The same files and the same `jobs` give the same order.
     """
@@ -117,10 +117,10 @@ class IngestOptions:
     any_time: bool = False
     strip_passwords: bool = False
     crawl: str = ""
-    later_micros: int = 0
     keep_encoded: bool = False
     base: str = ""
     windows_names: bool = False
+    later_micros: int = 0
     jobs: int = 1
 
 
@@ -430,9 +430,10 @@ class _Run:
         crawl, later = self._options.crawl, self._options.later_micros
         if not crawl:
             return one
-        if not isinstance(one, Page):
-            return one._replace(page=self._labelled(one.page), timestamp=one.timestamp + later)
-        return one._replace(crawl=crawl, fetched_at=one.fetched_at and one.fetched_at + later)
+        if isinstance(one, Page):
+            return one._replace(crawl=crawl, fetched_at=one.fetched_at and one.fetched_at + later)
+        page = one.page._replace(crawl=crawl, fetched_at=one.page.fetched_at and one.page.fetched_at + later)
+        return one._replace(page=page, timestamp=one.timestamp + later)
 
     def _name(self, number: int) -> str:
         source = self.sources[number]

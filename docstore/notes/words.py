@@ -348,9 +348,7 @@ def domain(store: Store, lists: Mapping[str, Path]) -> Annotator:
         InvalidArgument: there are fewer than two classes with texts, or scikit-learn is not installed.
     """
     try:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
+        from sklearn import feature_extraction, linear_model, pipeline
     except ImportError as error:
         raise missing_extra("the annotator domain", "classify", error) from error
     folder = lists["examples"]
@@ -374,8 +372,8 @@ def domain(store: Store, lists: Mapping[str, Path]) -> Annotator:
             f"{folder} must have two folders or more, one for each class, with files of text or HTML; found texts in "
             f"{', '.join(sorted(set(classes))) or 'none'}"
         )
-    vectorizer = TfidfVectorizer(analyzer=_features, sublinear_tf=True)
-    model = make_pipeline(vectorizer, LogisticRegression(max_iter=1000, class_weight="balanced"))
+    weigh = feature_extraction.text.TfidfVectorizer(analyzer=_features, sublinear_tf=True)
+    model = pipeline.make_pipeline(weigh, linear_model.LogisticRegression(max_iter=1000, class_weight="balanced"))
     model.fit(texts, classes)
 
     def of_document(document: Document) -> Fields | None:

@@ -38,7 +38,7 @@ DEPTH = 1000
 NOT_RELEVANT = "5"
 _URL = "https://collection.example/{}"
 _CHAPTER = re.compile(r"(?:.*: )?Chapter \d+\.\s+(.*)")
-PAGES = "[pages]\nrank = 0.5\nhost = 0.1\nrichness = 0.1\n"
+PAGES = "[pages]\nrank = 0.5\nhost = 0.1\n"
 """The weights of pages of docs/tutorial.md."""
 
 Ranking = Callable[[str], list[str]]
@@ -105,7 +105,7 @@ def _rankings(store: DocumentStore, folder: Path) -> Iterator[tuple[str, Ranking
     no_fields = "[fields]\nheadings = 0\ndescription = 0\nkeywords = 0\nanchor = 0\nurl = 0\nnote = 0\n"
     variants = {
         "docstore": "",
-        "docstore with pages as in the tutorial": PAGES,
+        "docstore with richness of pages": "[pages]\nrichness = 0.1\n",
         "docstore without nearness": "[words]\nnear = 0\n",
         "docstore without beginnings of words": "[words]\nbeginning = 0\n",
         "title and main text alone and alike, whole words": f"{no_fields}title = 1\n[words]\nnear = 0\nbeginning = 0\n",
