@@ -142,7 +142,10 @@ fn check_runs(chance: &mut Chance) {
     let mut keys: Vec<u64> = parts.iter().flat_map(|part| some(&part.0)).chain(some(&posted.0)).collect();
     keys.extend((0..9).map(|_| chance.number() >> (64 - KEY_BITS)));
     let together: Vec<_> = parts.iter().cloned().chain([posted]).collect();
-    let layers = [Layer { runs: runs.clone(), recent: None, skips_damage: false }, Layer { runs: Vec::new(), recent: Some(&recent), skips_damage: false }];
+    let layers = [
+        Layer { runs: runs.clone(), recent: None, skips_damage: false },
+        Layer { runs: Vec::new(), recent: Some(&recent), skips_damage: false },
+    ];
     assert_eq!(find(&layers, &keys, limit), Ok(model(&together, &keys, limit)));
     assert_eq!(find(&layers[..1], &keys, limit), Ok(model(&parts, &keys, limit)));
 

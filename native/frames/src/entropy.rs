@@ -271,10 +271,8 @@ impl Libzstd {
         let parameters = delta_parameters(level.max(DELTA_LEVEL), window_bits(base.len() + value.len()));
         // SAFETY: the context is live; the base is live until `frame` returns, which makes the context forget it.
         self.frame(value, |context| unsafe {
-            let (by_reference, raw) = (
-                zstd::ZSTD_dictLoadMethod_e::ZSTD_dlm_byRef,
-                zstd::ZSTD_dictContentType_e::ZSTD_dct_rawContent,
-            );
+            let (by_reference, raw) =
+                (zstd::ZSTD_dictLoadMethod_e::ZSTD_dlm_byRef, zstd::ZSTD_dictContentType_e::ZSTD_dct_rawContent);
             let (from, bytes) = (base.as_ptr().cast(), base.len());
             vec![
                 zstd::ZSTD_CCtx_setCParams(context, parameters),
@@ -295,11 +293,7 @@ impl Libzstd {
     }
 
     /// A frame after `set` has said how and with what; the context forgets both.
-    fn frame(
-        &mut self,
-        value: &[u8],
-        set: impl FnOnce(*mut zstd::ZSTD_CCtx) -> Vec<usize>,
-    ) -> Result<&[u8], Refused> {
+    fn frame(&mut self, value: &[u8], set: impl FnOnce(*mut zstd::ZSTD_CCtx) -> Vec<usize>) -> Result<&[u8], Refused> {
         let context = self.0.context.as_ptr();
         // SAFETY: the context is live.
         let set_to = |parameter, number| unsafe { zstd::ZSTD_CCtx_setParameter(context, parameter, number) };

@@ -364,7 +364,8 @@ fn choose(
         }
     }
     let (mut small, mut cost_bytes) = (value.small, value.cost_bytes);
-    let is_small = |best: &Option<Encoded>, small| best.as_ref().is_some_and(|best| best.frame.len() * small < raw.len());
+    let is_small =
+        |best: &Option<Encoded>, small| best.as_ref().is_some_and(|best| best.frame.len() * small < raw.len());
     if !is_small(&best, small) && !(related.body.is_empty() && related.on_body.is_empty()) {
         let frame = match related.on_body {
             [] => encoder.with_base_at(raw, related.body, effort.level)?,

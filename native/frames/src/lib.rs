@@ -19,8 +19,8 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 pub use decode::Decoder;
-pub use entropy::{Refused, LEVEL};
 use entropy::{Context, Libzstd, Prepared, DELTA_LEVEL};
+pub use entropy::{Refused, LEVEL};
 pub use group::{encode_group, Base, Body, Effort, Encoded, Encoders, Offer, Value, Way};
 use matches::Finder;
 use places::Index;

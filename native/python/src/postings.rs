@@ -370,7 +370,8 @@ impl Runs {
         lower: Option<PyRef<'py, Self>>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let mixed: Vec<u64> = keys.to_vec(python)?.into_iter().map(mix_key).collect();
-        let (owners, texts) = postings::find(&self.layers(&lower, &batch, false)?, &mixed, self.limit).map_err(damaged)?;
+        let (owners, texts) =
+            postings::find(&self.layers(&lower, &batch, false)?, &mixed, self.limit).map_err(damaged)?;
         Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
     }
 
