@@ -558,15 +558,10 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
             f"being written; get the whole file again, and ingest that ({_line(error)})",
         )
         return
-    times = [name for name in _TIMES if name in kinds]
-    time_name = next((name for name in times if _is_time(kinds[name])), times[0] if times else "")
-    if refusal := _refusal(kinds, time_name):
-        yield DamagedEntry(0, f"{refusal}; the columns of this file are {', '.join(kinds) or 'none'}")
+    names, time_name, refusal = _columns_read(kinds)
+    if refusal:
+        yield DamagedEntry(0, refusal)
         return
-    names = [name for name in kinds if name in ("status", time_name, *_BODIES) or _is_read(name, kinds[name])]
-    for name in sorted(kinds.keys() & _EXPECTED.keys() - {*names}):
-        if name not in _TIMES or not _is_time(kinds[name]):
-            _warn_of_type(name, str(kinds[name]))
     modified = modified_micros(stream)
     file = pq.ParquetFile(
         stream,
@@ -603,6 +598,29 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
                 f"groups are read ({_line(error)})",
             )
         row = end
+
+
+def read_batch(batch: pa.RecordBatch) -> Iterator[Entry]:
+    """Every row of a batch, such as Spark gives of Parquet, in order; by the same rules as `read_parquet`."""
+    names, time_name, refusal = _columns_read({field.name: field.type for field in batch.schema})
+    if refusal:
+        raise InvalidArgument(refusal)
+    rows = _Rows(batch.select(names), time_name, None)
+    for index in range(batch.num_rows):
+        yield rows.entry(index, index, 0, BODY_LIMIT_BYTES)
+
+
+def _columns_read(kinds: Mapping[str, Any]) -> tuple[list[str], str, str]:
+    """Which columns are read, which of them has the times, and why there are no pages, or ""."""
+    times = [name for name in _TIMES if name in kinds]
+    time_name = next((name for name in times if _is_time(kinds[name])), times[0] if times else "")
+    if refusal := _refusal(kinds, time_name):
+        return [], "", f"{refusal}; the columns of this file are {', '.join(kinds) or 'none'}"
+    names = [name for name in kinds if name in ("status", time_name, *_BODIES) or _is_read(name, kinds[name])]
+    for name in sorted(kinds.keys() & _EXPECTED.keys() - {*names}):
+        if name not in _TIMES or not _is_time(kinds[name]):
+            _warn_of_type(name, str(kinds[name]))
+    return names, time_name, ""
 
 
 class _Group:

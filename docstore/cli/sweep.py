@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from docstore.cli import answers, output
 from docstore.cli.opening import open_in
-from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.model.errors import EXIT_OK
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import Progress, SweepOptions, SweepReport, sweep
@@ -46,11 +46,9 @@ LEFT = {
 
 def run_sweep(args: argparse.Namespace) -> int:
     options = SweepOptions(
-        **{name: getattr(args, name) for name in (*SHARED_OPTIONS, "threads", "engine", "master")},
+        **{name: getattr(args, name) for name in (*SHARED_OPTIONS, "threads")},
         canonical_policy=CanonicalPolicy(args.canonical_policy),
         pairs=Path(args.pairs) if args.pairs else None,
-        shared=Path(args.shared) if args.shared else None,
-        settings=tuple(args.spark),
         kinds=tuple(kind.strip() for kind in args.kinds.split(",")),
     )
     with ExitStack() as stack:
@@ -67,8 +65,6 @@ def run_sweep(args: argparse.Namespace) -> int:
 
 def _swept(store: RemoteStore, options: SweepOptions, show: Progress | None) -> SweepReport:
     """Run the sweep in the server that holds the store; the server writes the file of pairs."""
-    if options.engine != "local":
-        raise InvalidArgument("a server sweeps in its own process; for Spark stop the server first")
     request = {name: getattr(options, name) for name in SHARED_OPTIONS}
     request |= {
         "kinds": list(options.kinds),
