@@ -17,7 +17,7 @@ export CARGO_HOME := $(CURDIR)/$(VENV)/rust/cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 endif
 
-.PHONY: help demo wheel test-wheel test test-all crash-states soak test-clients test-cluster native-test lint size bench site clean
+.PHONY: help demo wheel test-wheel test test-all crash-states soak bit-rot test-clients test-cluster native-test lint size bench site clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ crash-states: $(STAMP)  ## what a crash may leave, of every protocol on disk: 10
 
 soak: $(STAMP)  ## kills, stops, full disks and upkeep against ledgers outside the store (MINUTES=30 SEED=0)
 	$(BIN)/python -m tests.crash.soak --minutes $(or $(MINUTES),30) --seed $(or $(SEED),0)
+
+bit-rot: $(STAMP)  ## flipped bytes, cut and removed files: right answers, or errors that say where (FLIPS=1000000 SEED=0)
+	$(BIN)/python -m tests.crash.rot --flips $(or $(FLIPS),1000000) --seed $(or $(SEED),0)
 
 test-clients: $(STAMP)  ## web archive clients and a browser against the archive face; installs the clients, at most 10 minutes
 	timeout 600 $(BIN)/python -m pytest -q -rs tests/clients

@@ -72,7 +72,7 @@ def store_exists(address: str | Path) -> bool:
 def _layout(address: str | Path) -> Any:
     matched = _SCHEME.match(str(address))
     scheme = matched[1].lower() if matched else ""
-    if not scheme:
+    if not scheme and not names_server(address):
         from docstore.tablets.layout import Layout
 
         return Layout(address, check_schema=_check_schema)
@@ -80,6 +80,8 @@ def _layout(address: str | Path) -> Any:
         from docstore.cluster import backend
 
         return backend.Layout(address, check_schema=_check_schema)
+    if names_server(address):
+        raise InvalidArgument(f"{address} is a server, not a store; ask it with docstore.connect({str(address)!r})")
     raise InvalidArgument(
         f"{address}: this docstore has no backend {scheme}://, only directories and hbase://; "
         "give the path of a directory"

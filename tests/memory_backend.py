@@ -17,7 +17,7 @@ from memory_engine import MemoryEngine
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Durability, Mutation, RowMutations, Schema, SetCell
-from docstore.storage.bases import BaseRows, NewPage, StoredValues
+from docstore.storage.bases import BaseRows, NewValue, StoredValue
 from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.files import Files
@@ -41,8 +41,8 @@ class InlineValues:
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         return encode_inline(raw)
 
-    def append_pages(self, pages: Sequence[NewPage]) -> list[StoredValues]:
-        return [StoredValues({column: encode_inline(raw) for column, raw in page.values.items()}, {}) for page in pages]
+    def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:
+        return [StoredValue(encode_inline(value.raw)) for value in values]
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         pass

@@ -32,7 +32,7 @@ LAYERS = {
     "docstore.reading": 4,
     "docstore.writing": 5,
     "docstore.store": 6,
-    "docstore.serving.client": 6,
+    "docstore.serving.client": 6.5,
     "docstore.attach": 7,
     "docstore.search.answers": 5,
     "docstore.search.commands": 12,
@@ -57,6 +57,7 @@ NEEDS = {
     "docstore.spark.job": "pyspark",
     "docstore.spark.kernels": "pyarrow",
     "docstore.archives.arrow": "pyarrow",
+    "docstore.archives.parquet": "pyarrow",
 }
 """Packages and modules behind an extra: the library without which they do not import."""
 
@@ -79,6 +80,7 @@ ONLY_IMPORTER = {
     "ada_url": {"docstore.model.keys"},
     "pyarrow": {
         "docstore.spark.kernels",
+        "docstore.archives.parquet",
         "docstore.archives.arrow",
         *("docstore.store", "docstore.serving.client"),  # the type alone
     },

@@ -84,7 +84,7 @@ def names() -> dict[str, set[str]]:
     for record in RECORDS:
         for name in (*fields(record), *(method for method in vars(record) if method == "asdict")):
             found[name].add(record.__name__)
-    for route in (*routes.WHOLE, *routes.OPERATIONS, *routes.PAGES, *routes.CELLS, *routes.JOBS):
+    for route in routes.ROUTES:
         for name, _ in parameters(route.function):
             found[name].add(route.path)
     return found

@@ -93,6 +93,7 @@ class IngestOptions:
         any_time: also take pages from before 1990 or more than a day in the future.
         strip_passwords: remove user and password from URLs that have both; else they are stored and listed.
         crawl: label of the crawl that the pages are of, or "".
+        later_micros: with `crawl`: what is added to the time of each of its pages.
         keep_encoded: keep the records of WARC and ARC files as they were recorded, in family `warc`, which the store
             must have; `export` writes them again.
         base: the only source is a folder of saved pages, which is this URL; ``https://`` alone if its folders are named
@@ -110,6 +111,7 @@ class IngestOptions:
     any_time: bool = False
     strip_passwords: bool = False
     crawl: str = ""
+    later_micros: int = 0
     keep_encoded: bool = False
     base: str = ""
     windows_names: bool = False
@@ -404,11 +406,13 @@ class _Run:
             del portion  # frees a long page before the next one is read
 
     def _labelled(self, one: Pages) -> Pages:
-        """A page with the label of the crawl."""
-        crawl = self._options.crawl
-        if isinstance(one, Page):
-            return one._replace(crawl=crawl) if crawl else one
-        return one._replace(page=one.page._replace(crawl=crawl)) if crawl else one
+        """A page with the label of the crawl, and its time."""
+        crawl, later = self._options.crawl, self._options.later_micros
+        if not crawl:
+            return one
+        page = one if isinstance(one, Page) else one.page
+        page = page._replace(crawl=crawl, fetched_at=page.fetched_at and page.fetched_at + later)
+        return page if isinstance(one, Page) else one._replace(page=page, timestamp=one.timestamp + later)
 
     def _name(self, number: int) -> str:
         source = self.sources[number]

@@ -35,6 +35,8 @@ _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt, "<=": operator.le, "=": operator.eq, "!=": operator.ne, ">=": operator.ge, ">": operator.gt,
 }  # fmt: skip
 _CONDITION: Final = re.compile(r"\s*([^\s.]+)\.([^\s<=>!]+)\s*(<=|>=|!=|=|<|>)\s*([^<=>!\s].*|\S)\s*", re.DOTALL)
+_OR: Final = re.compile(r"\s+or\s+(?=[^\s.]+\.[^\s<=>!]+\s*[<=>!])")
+_KINDS: Final = {bool: "true or false", int: "a number", float: "a number", str: "a string", list: "a list"}
 
 
 class NoteCondition(NamedTuple):
@@ -64,11 +66,32 @@ class NoteCondition(NamedTuple):
             value = parts[4]
         return cls(parts[1], parts[2], parts[3], value)
 
+    @classmethod
+    def alternatives(cls, condition: str) -> list[NoteCondition]:
+        """Parse conditions with `or` between them, of which one must hold."""
+        return [cls.parse(part) for part in _OR.split(condition)]
+
+    @property
+    def name(self) -> str:
+        """Note and field."""
+        return f"{self.note}.{self.field}"
+
+    def of(self, note: Mapping[str, object]) -> object:
+        """The field of a note, in which `scripts.thai` is the field `thai` of the object `scripts`; else None."""
+        found: object = note
+        for name in self.field.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    def compares(self, found: object) -> bool:
+        """Whether a value has the type of the condition's value."""
+        is_number = _KINDS.get(type(found)) == "a number" == _KINDS.get(type(self.value))
+        return is_number or type(found) is type(self.value)
+
     def holds(self, note: Mapping[str, object]) -> bool:
         """Whether a note has the field, and its value fulfils the condition."""
-        found = note.get(self.field)
-        is_number = isinstance(found, int | float) and isinstance(self.value, int | float)
-        if found is None or not (is_number or type(found) is type(self.value)):
+        found = self.of(note)
+        if found is None or not self.compares(found):
             return False
         try:
             return _COMPARE[self.sign](found, self.value)
@@ -91,7 +114,8 @@ class Selection:
         crawl: only captures that the crawl of this label fetched; the newest one is the newest of these.
         verdicts: only captures with one of these verdicts, such as ("exact", "near"); () selects all.
         where: conditions on notes, such as ("quality.words >= 200",): note, field, one of < <= = != >= >, and a JSON
-            value.  A capture without the note or the field does not fulfil its condition.
+            value.  A capture without the note or the field does not fulfil its condition.  Of conditions with `or`
+            between them one must hold.
         collapse: of each cluster of the last sweep only one selected capture: the canonical one, else the oldest.
         drop_repeated_lines: leave out of a text the lines that a selected capture before it, of the same host, has.
     """
@@ -134,22 +158,25 @@ class Selection:
             raise InvalidArgument(f"where must be a tuple of conditions, not {where!r:.100}")
         object.__setattr__(self, "where", tuple(where))
         for condition in self.where:
-            NoteCondition.parse(condition)
+            NoteCondition.alternatives(condition)
 
 
 # --- the choices of published data sets
 
+_UNSPACED: Final = "quality.unspaced_words > 0.5"
+"""Most words are characters of a script without blanks."""
 _C4_TEXT: Final = ("quality.lorem_ipsum = false", "quality.curly_brackets = false")
 _GOPHER: Final = (
     "quality.words >= 50",
+    "quality.words >= 100 or quality.unspaced_words <= 0.5",  # about 50 words of two characters
     "quality.words <= 100000",
-    "quality.mean_word_length >= 3",
+    f"quality.mean_word_length >= 3 or {_UNSPACED}",
     "quality.mean_word_length <= 10",
     "quality.symbols_per_word <= 0.1",
     "quality.bullet_lines <= 0.9",
     "quality.ellipsis_lines <= 0.3",
     "quality.alphabetic_words >= 0.8",
-    "quality.stop_words >= 2",
+    "quality.stop_words >= 2 or quality.has_stop_words = false",
     "quality.repeated_lines <= 0.3",
     "quality.repeated_line_characters <= 0.2",
     *(f"quality.top_{n}_gram <= {most}" for n, most in ((2, 0.2), (3, 0.18), (4, 0.16))),
@@ -160,11 +187,11 @@ QUALITY_PRESETS: Final[Mapping[str, tuple[str, ...]]] = {
     "gopher": _GOPHER,
     "fineweb": (
         *_GOPHER,
-        "quality.sentences >= 5",
+        f"quality.sentences >= 5 or {_UNSPACED}",
         *_C4_TEXT,
-        "quality.punctuated_lines > 0.12",
+        "quality.punctuated_lines > 0.12 or quality.scripts.thai > 0.5 or quality.scripts.lao > 0.5",
         "quality.repeated_line_characters < 0.1",
-        "quality.short_lines < 0.67",
+        f"quality.short_lines < 0.67 or {_UNSPACED}",
     ),
 }
 """Conditions of `Selection.where` on the note `quality`, by the name of the data set that published them: Raffel et al.
@@ -172,8 +199,12 @@ QUALITY_PRESETS: Final[Mapping[str, tuple[str, ...]]] = {
 
 C4 keeps lines that end in punctuation and have 3 words, and pages with 5 sentences in such lines; it judges lines, so
 the text that is exported still has the others.  Gopher asks English texts for English stop words; texts in another
-language are asked for those of Stopwords ISO.  FineWeb takes Gopher, C4 without the rule on the ends of lines, and
-three thresholds of its own.
+language are asked for those of Stopwords ISO, if it has a list.  FineWeb takes Gopher, C4 without the rule on the ends
+of lines, and three thresholds of its own.
+
+These are rules for languages that separate words.  For scripts that do not, FineWeb 2 (Penedo et al. 2025) allows mean
+word lengths from 1 on, leaves out the rule on short lines and those of C4, and asks Thai for no punctuation at the ends
+of lines, since Thai has none.  The same is left out here.
 """
 
 
@@ -221,24 +252,60 @@ def in_language(store: Store, wanted: str, **within: Any) -> Callable[[bytes, in
     return has
 
 
-def _where(store: Store, conditions: Iterable[str], **within: Any) -> Callable[[bytes, int], bool]:
-    """Which captures fulfil all conditions on their notes; call the result in row-key order."""
-    wanted: dict[bytes, list[NoteCondition]] = {}
-    for condition in map(NoteCondition.parse, conditions):
-        wanted.setdefault(condition.note.encode(), []).append(condition)
-    cells = in_step(store.cells.scan(spec=ReadSpec(families=(capture.NOTE_FAMILY,)), **within))
-    read: tuple[bytes, dict[tuple[bytes, int], Mapping[str, object]]] = (b"", {})
+class _Where:
+    """Which captures fulfil all conditions on their notes; call it in row-key order.
 
-    def holds(row_key: bytes, timestamp: int) -> bool:
-        nonlocal read
-        if read[0] != row_key:
-            found = [cell for cell in cells(row_key) if cell.qualifier in wanted]
-            read = row_key, {(cell.qualifier, cell.timestamp): capture.decode_note(cell.value) for cell in found}
-        return all(
-            condition.holds(read[1].get((name, timestamp), {})) for name, some in wanted.items() for condition in some
-        )
+    It counts for each condition whether notes had its field, and a value of its type: a condition that no note could
+    fulfil has a wrong name or type.
+    """
 
-    return holds
+    def __init__(self, store: Store, conditions: Iterable[str], **within: Any) -> None:
+        self._conditions = [NoteCondition.alternatives(condition) for condition in conditions]
+        self._names = {one.note.encode() for some in self._conditions for one in some}
+        self._cells = in_step(store.cells.scan(spec=ReadSpec(families=(capture.NOTE_FAMILY,)), **within))
+        self._row_key = b""
+        self._notes: dict[int, dict[str, Mapping[str, object]]] = {}
+        self._seen: dict[str, Mapping[str, object]] = {}
+        self._found: dict[str, object] = {}
+        self._possible: set[int] = set()
+
+    def __call__(self, row_key: bytes, timestamp: int) -> bool:
+        if self._row_key != row_key:
+            self._row_key, self._notes = row_key, {}
+            for cell in self._cells(row_key):
+                if cell.qualifier in self._names:
+                    note = capture.decode_note(cell.value)
+                    self._notes.setdefault(cell.timestamp, {})[cell.qualifier.decode()] = note
+        notes = self._notes.get(timestamp, {})
+        self._seen.update(notes)
+        if len(self._possible) < len(self._conditions):
+            self._look(notes)
+        return all(any(one.holds(notes.get(one.note, {})) for one in some) for some in self._conditions)
+
+    def _look(self, notes: Mapping[str, Mapping[str, object]]) -> None:
+        for number, some in enumerate(self._conditions):
+            for one in some:
+                if (found := one.of(notes.get(one.note, {}))) is not None:
+                    self._found[one.name] = found
+                    if one.compares(found):
+                        self._possible.add(number)
+
+    def check(self) -> None:
+        """Refuse conditions that no note could fulfil, though there were some.
+
+        Raises:
+            InvalidArgument: it names the field or the type.
+        """
+        impossible = (some for number, some in enumerate(self._conditions) if number not in self._possible)
+        for one in (one for some in impossible for one in some if one.note in self._seen):
+            if one.name not in self._found:
+                fields = ", ".join(sorted(self._seen[one.note]))
+                raise InvalidArgument(f"no page has the field {one.name}; the note {one.note} has {fields}")
+            found, value = self._found[one.name], one.value
+            raise InvalidArgument(
+                f"{one.name} is {_KINDS.get(type(found), 'an object')}, such as {json.dumps(found):.60}; it cannot be "
+                f"compared with {_KINDS.get(type(value), 'an object')}, {json.dumps(value):.60}"
+            )
 
 
 def _with_cells(rows: Iterable[Row], keep: Callable[[bytes, int], bool]) -> Iterator[Row]:
@@ -281,8 +348,10 @@ def captures(
     rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
     if selection.lang:
         rows = _with_cells(rows, in_language(store, selection.lang, prefix=selection.prefix, host=selection.host))
+    where = None
     if selection.where:
-        rows = _with_cells(rows, _where(store, selection.where, prefix=selection.prefix, host=selection.host))
+        where = _Where(store, selection.where, prefix=selection.prefix, host=selection.host)
+        rows = _with_cells(rows, where)
     if keep is not None:
         rows = _with_cells(rows, keep)
     if selection.collapse:
@@ -301,6 +370,8 @@ def captures(
                 taken = taken._replace(text=first_lines(row.row_key, taken.text))
             yield row, taken, visit_headers(store, row, taken) if row.row_key == last else None
             last = row.row_key
+    if where is not None and not last:
+        where.check()
 
 
 def _read(

@@ -21,6 +21,7 @@ from docstore.model.sets import Keys
 from docstore.model.types import VerdictKind
 from docstore.reading.documents import Capture
 from docstore.reading.index import kernel_of
+from docstore.reading.queries import IndexQueries
 from docstore.store import DocumentStore
 
 SET_A: Final = "a"
@@ -28,6 +29,9 @@ SET_B: Final = "b"
 """Labels of crawls."""
 MOST_ASKED: Final = 200
 """Pages like one, among which a page of A is looked for."""
+BESIDE_MICROS: Final = 500_000
+"""How much later pages of A are written than they were fetched, so that the store has room for a page of B with the
+same URL and time: dates of archives are whole seconds, and the date of the page of B stays as it is."""
 
 
 def only_in_b(store: DocumentStore, kinds: Collection[VerdictKind]) -> set[tuple[bytes, int]]:
@@ -38,6 +42,7 @@ def only_in_b(store: DocumentStore, kinds: Collection[VerdictKind]) -> set[tuple
         kinds: verdicts by which a page counts as one of A.
     """
     kernel = kernel_of(store.opened)
+    queries = IndexQueries(store.opened, store.table)
     kept: set[tuple[bytes, int]] = set()
     everything = captures(store, Selection(versions=None), ("dedup", "http"), without_bodies=True)
     for row_key, of_row in groupby(everything, key=lambda read: read[0].row_key):
@@ -54,7 +59,7 @@ def only_in_b(store: DocumentStore, kinds: Collection[VerdictKind]) -> set[tuple
                 capture.crawl == SET_A
                 or not same.isdisjoint((capture.checksum, capture.text_checksum))
                 or (bool(near) and _is_near(store, near, _shingles(store, kernel, url, capture)))
-                or _is_in_a(store, url, capture, kinds)
+                or _is_in_a(store, queries, url, capture, kinds)
             )
             if not is_in_a:
                 kept.add((row_key, capture.timestamp))
@@ -73,13 +78,15 @@ def _is_near(store: DocumentStore, of_a: Iterable[Keys], shingles: Keys) -> bool
     return any(jaccard(docstore_native.overlap(one, shingles), len(one), len(shingles)) >= threshold for one in of_a)
 
 
-def _is_in_a(store: DocumentStore, url: str, capture: Capture, kinds: Collection[VerdictKind]) -> bool:
+def _is_in_a(
+    store: DocumentStore, queries: IndexQueries, url: str, capture: Capture, kinds: Collection[VerdictKind]
+) -> bool:
     verdict = capture.verdict
     if verdict is None or verdict.kind not in kinds or verdict.of is None:
         return False
     if _crawl(store, verdict.of.row_key, verdict.of.timestamp) == SET_A:
         return True
-    found = store.similar(url, threshold=store.schema.near_threshold, limit=MOST_ASKED)
+    found = queries.similar(url, threshold=store.schema.near_threshold, limit=MOST_ASKED, at=capture.timestamp)
     return any(one.kind in kinds and _crawl(store, one.url, one.timestamp) == SET_A for one in found)
 
 

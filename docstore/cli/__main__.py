@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from docstore.cli.main import program
+from docstore.cli import start
 
-program()
+start()

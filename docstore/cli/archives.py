@@ -22,7 +22,7 @@ from docstore.archives.export import (
 )
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.selection import QUALITY_PRESETS, Selection
-from docstore.archives.subtract import SET_A, SET_B, only_in_b
+from docstore.archives.subtract import BESIDE_MICROS, SET_A, SET_B, only_in_b
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
 from docstore.cli import answers, arguments, output
@@ -330,9 +330,9 @@ def run_subtract(args: argparse.Namespace) -> int:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-subtract-", dir=folder))
         store = stack.enter_context(open_store(f"{place}/store", create=True, durability="none"))
         reports = []
-        for name, label in ((args.a, SET_A), (args.b, SET_B)):
+        for name, label, later in ((args.a, SET_A, BESIDE_MICROS), (args.b, SET_B, 0)):
             with ExitStack() as drawn:
-                options = IngestOptions({}, args.threads, crawl=label)
+                options = IngestOptions({}, args.threads, crawl=label, later_micros=later)
                 reports.append(ingest(store, [name], options, _progress(args, drawn)))
         kept = only_in_b(store, kinds)
         selection = Selection(crawl=SET_B, versions=None)

@@ -312,8 +312,11 @@ def _print_row(row: Sequence[str], widths: Sequence[int], right: Sequence[int], 
 # --- a capture, as `docstore get` prints it
 
 
-def print_capture(args: argparse.Namespace, document: Document, capture: Capture) -> bool:
-    """Print the parts of a capture that the options of `get` select; False if that is the text and it is empty."""
+def print_capture(args: argparse.Namespace, document: Document, capture: Capture, lang: str) -> bool:
+    """Print the parts of a capture that the options of `get` select; False if that is the text and it is empty.
+
+    `lang` is the language of the capture's text.
+    """
     if args.json:
         fields = {"url": document.url, **capture_fields(capture)}
         if capture.body and capture.charset:
@@ -329,7 +332,6 @@ def print_capture(args: argparse.Namespace, document: Document, capture: Capture
         if args.outline:
             from docstore.notes.words import topic_phrases  # reads lists of stop words
 
-            lang = capture.lang or ""
             fields["outline"] = [
                 {**section._asdict(), "topic": topic_phrases(section.text, lang)} for section in capture.outline
             ]

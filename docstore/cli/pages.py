@@ -17,7 +17,17 @@ from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_in, open_named
 from docstore.cli.page_commands import SHOWN_CHARACTERS
 from docstore.model import keys
-from docstore.model.capture import BODY, CRAWL, REASON_NOT_MODIFIED, STORED_BODY, STORED_REFERENCE, STORED_VISIT
+from docstore.model.capture import (
+    BODY,
+    CRAWL,
+    LANG,
+    NOTE_FAMILY,
+    REASON_NOT_MODIFIED,
+    STORED_BODY,
+    STORED_REFERENCE,
+    STORED_VISIT,
+    decode_note,
+)
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url, holds_password
 from docstore.model.types import DeleteCells, DeleteFamily, GCPolicy, Mutation, PutResult, ReadSpec
@@ -112,10 +122,17 @@ def run_get(args: argparse.Namespace) -> int:
             output.note(f"showing {output.shown_url(document.url)}, reached from {via}")
         if args.explain:
             return _print_explanations(args, store, document)
+        noted: dict[int, str] = {}
+        if args.outline:
+            notes = store.cells.read_row(document.url, ReadSpec((NOTE_FAMILY,), LANG[1]))
+            noted = {
+                one.timestamp: str(decode_note(one.value).get("lang", "")) for one in (notes.cells if notes else ())
+            }
         for number, capture in enumerate(document.captures):
             if args.versions > 1 and not (args.json or args.body):
                 output.line(f"{chr(10) if number else ''}--- {output.iso(capture.timestamp)}")
-            if not output.print_capture(args, document, capture):
+            lang = noted.get(capture.timestamp) or capture.lang or ""
+            if not output.print_capture(args, document, capture, lang):
                 _say_no_text(store, document, capture)
     return EXIT_OK
 

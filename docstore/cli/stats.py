@@ -40,8 +40,8 @@ CODEC_REASONS = {
 
 def run_stats(args: argparse.Namespace) -> int:
     args.dedup = args.dedup or bool(args.crawl)
-    if args.words and args.dedup:
-        raise InvalidArgument("stats takes one of --words and --dedup; see `docstore stats --help`")
+    if sum(map(bool, (args.words, args.dedup, args.caches, args.codecs))) > 1:
+        raise InvalidArgument("stats takes one of --words, --dedup, --caches and --codecs; see `docstore stats --help`")
     if args.by is not None and not args.dedup:
         raise InvalidArgument("--by needs --dedup")
     if args.words:

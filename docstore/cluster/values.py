@@ -38,8 +38,9 @@ from docstore.model.format import (
     RECORD_RELATED_BYTES,
     RECORD_VALUE,
 )
+from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, ReadSpec, RowMutations, SetCell
-from docstore.storage.bases import NewPage, StoredValues, value_name
+from docstore.storage.bases import NewValue, StoredValue, value_name
 from docstore.storage.engine import Engine
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column, encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of
@@ -302,7 +303,8 @@ class CellValues:
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
         dictionary = self._dictionaries.choose(row_key, column, raw)
-        codec, related, payload, *_ = self._codec.choose(column, raw, dictionary=dictionary)
+        value = NewValue(PagePointer(timestamp, row_key), column, raw)
+        ((codec, related, payload, _),) = self._codec.encode([value], [dictionary])
         if codec == CODEC_ZSTD_DICTIONARY:
             self._dictionaries.judge(row_key, column, len(raw), len(payload), related)
         cell = Owner(row_key, timestamp, column)
@@ -322,14 +324,12 @@ class CellValues:
         self._chunks.write(rows, owner.encode())
         return bytes((codec | CHUNKED,)) + related + name + encode_varint(len(parts))
 
-    def append_pages(self, pages: Sequence[NewPage]) -> list[StoredValues]:
+    def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:
         """See `Values`: no value is a delta."""
-        stored = []
-        for page in pages:
-            timestamp, row_key = page.pointer
-            values = {column: self.append(row_key, column, timestamp, raw) for column, raw in page.values.items()}
-            stored.append(StoredValues(values, {}))
-        return stored
+        return [
+            StoredValue(self.append(value.pointer.row_key, value.column, value.pointer.timestamp, value.raw))
+            for value in values
+        ]
 
     def with_values(self, row: RowMutations) -> RowMutations:
         """A row with the pending cells to which its capture records refer."""

@@ -138,15 +138,13 @@ class HBaseWriter:
         """Write a batch; -> pages that lost."""
         if not batch.writes and not batch.anchors:
             return set()
-        encoded = self._encoder.encode(batch.writes)
+        columns, _ = self._encoder.encode(batch.writes)
         plan = Plan(self._view.posting_rows())
         plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
         slots = [
-            _slot(write, row_of(write, encoded.columns), batch)
-            for write in batch.writes
-            if write.page.analysis is not None
+            _slot(write, row_of(write, columns), batch) for write in batch.writes if write.page.analysis is not None
         ]
-        visits = [row_of(write, encoded.columns) for write in batch.writes if write.page.analysis is None]
+        visits = [row_of(write, columns) for write in batch.writes if write.page.analysis is None]
         lost = self._committer.commit_group(plan, slots, visits)
         counts = Plan()
         counts.counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])

@@ -202,6 +202,7 @@ class Runs:
         looks: tuple[int, int, int, int],
         batch: Postings | None = None,
         lower: Runs | None = None,
+        skips_damage: bool = False,
     ) -> Proposed: ...
 
 Proposed: TypeAlias = tuple[list[int], int, bool, list[int], bool, bytes]
@@ -222,20 +223,20 @@ class FrameDictionary:
     @property
     def memory_bytes(self) -> int: ...
 
-def encode_value(
-    raw: bytes,
-    bases: Iterator[tuple[bytes, bytes, int]],
-    dictionary: FrameDictionary | None,
-    body: bytes,
-    costs: tuple[int, int, int, int],
-    level: int,
-    compares: bool,
-) -> tuple[int, int, bytes, bytes]: ...
+EncodedTask: TypeAlias = tuple[
+    bytes,
+    Sequence[tuple[bytes | int, bytes, int]],
+    FrameDictionary | None,
+    bytes | int | None,
+    int | None,
+    int,
+    int,
+]
+"""The fields of `Task` in native/python/src/encode.rs."""
+
 def encode_values(
-    tasks: Sequence[tuple[bytes, Sequence[bytes | int], FrameDictionary | None, bytes, bytes, int, int]],
-    on_body: tuple[int, int],
-    threads: int,
-) -> list[tuple[int, int, bytes, bytes]]: ...
+    tasks: Sequence[EncodedTask], on_body: tuple[int, int], effort: tuple[int, bool, bool], threads: int
+) -> list[tuple[int, int, bytes]]: ...
 
 class RecordEncoder:
     """Makes the bytes of `tablets.record.encode_records`; what marks things is handed in."""

@@ -218,12 +218,12 @@ class TextIndex(Protocol):
         """Call before the live texts are collected for `prune`, while no batch is in flight."""
         return
 
-    def prune(self, live: Keys) -> int:
+    def prune(self, live: Keys | None) -> int:
         """Drop postings of removed texts; may wait until there are many.  Writers continue meanwhile.
 
         Args:
             live: (n,) uint64, the numbers of texts that were live since `begin_prune`, ascending; texts posted since,
-                or seen by a look-up as posted, count as live.
+                or seen by a look-up as posted, count as live.  None: they could not be read, and nothing is dropped.
         Returns:
             Dropped postings.
         """

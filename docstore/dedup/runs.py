@@ -1,23 +1,25 @@
 """The index of a store in a directory: sorted runs in files, and a log in the engine.
 
-Committed postings are found after any crash.  The native object `Runs` has them: levels of runs, a table in memory (the
-memtable), look-ups, merges.  `RunIndex` owns it, its files and its log; nobody else changes them.
+Committed postings are found after any crash.  The native object `Runs` has levels of runs, a table in memory (the
+memtable), look-ups and merges.  `RunIndex` alone changes it, its files and its log.
 
 *Log.*  Each group that posts is one row of a log, committed with the group's other rows, so there is one commit point.
 After the commit its texts go into the memtable; if its outcome is unknown, after the next commit shows it.  At open the
 log gives what the runs lack.  Each row names the first group whose runs were not known to be durable, so lost runs are
-detected, and rows of groups before it are deleted.  If runs are damaged or missing, all texts are posted again from the
-stored pages.
+detected, and rows of groups before it are deleted.
 
 *Runs.*  A run keeps 40 bits of each key (docs/format.md), and the first `BUCKET_LIMIT` texts of it.  A key that agrees
 by chance is a false candidate, 1 in 3,000 look-ups at 360 million postings; the detector verifies every candidate.  A
 full bucket stays full although some of its texts are gone: later ones are found under longer keys.
 
+*Damage.*  If runs are damaged or missing, all texts are posted again from the stored pages.  A look-up that meets
+damage waits for this; if it fails, during a commit, and in a dry run, the look-up goes on without the damaged postings.
+
 *Files.*  A run is named by its groups, ``first-end``, written sequentially, memory-mapped, and never changed.  After a
-crash the runs that no other run covers are the index.  One background thread syncs, unlinks and merges, so that no
-caller waits for it.  Short tasks come first; between them the smallest merge advances by one bounded step.  A run is
-renamed after its fsync, so a file with the name of a run is complete, also after power loss; the sources of a merge are
-removed only after that.  After the first failure no later task runs, and the next call raises the error.
+crash the runs that no other run covers are the index.  A background thread syncs, unlinks and merges.  Short tasks come
+first; between them the smallest merge advances by one bounded step.  A run is renamed after its fsync, so a file with
+the name of a run is complete, also after power loss; the sources of a merge are removed only after that.  After the
+first failure no later task runs, and the next call raises the error.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ from __future__ import annotations
 import logging
 import mmap
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -78,6 +82,7 @@ _RETRY_TEXTS: Final = 256
 _WORTH_A_REBUILD: Final = 4
 _LOG_END: Final = RUN_LOG_PREFIX[:-1] + bytes((RUN_LOG_PREFIX[-1] + 1,))
 _DIGITS: Final = 16
+_RUN_NAME: Final = re.compile(rf"([0-9a-f]{{{_DIGITS}}})-([0-9a-f]{{{_DIGITS}}}){re.escape(RUN_SUFFIX)}")
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -85,6 +90,7 @@ _LOG: Final = logging.getLogger(__name__)
 # --- the index and its log
 
 
+@dataclass(eq=False)
 class _Pruning:
     """State of a pruning.
 
@@ -93,9 +99,8 @@ class _Pruning:
         kept: texts that stay because they were posted since, or a look-up saw them while `live` was unknown.
     """
 
-    def __init__(self) -> None:
-        self.live: Keys | None = None
-        self.kept: set[int] = set()
+    live: Keys | None = None
+    kept: set[int] = field(default_factory=set)
 
     def stays(self, text: int) -> bool:
         """Whether the postings of a text will still exist after the pruning."""
@@ -125,7 +130,6 @@ class RunIndex(TextIndex):
             engine: has the log.
             folder: of the runs; created if it does not exist.
             texts: gives every text of the index, from the stored pages; called if runs are damaged or missing.
-            files: the file system.
             lower: for a dry run, the index of the store under this one: look-ups see its postings first.
             flush_texts: texts in the memtable before it is flushed.
         Raises:
@@ -142,10 +146,13 @@ class RunIndex(TextIndex):
         self._has_written = False
         self._unknown: list[int] = []
         """Groups whose outcome the next commit shows."""
+        self._is_committing = False
+        """Whether a group may have rows that `follow` has not got yet: a rebuild now would lose its texts."""
         self._following: int | None = None
         """The group that `follow` is working on."""
         self._writes_since_failure = 0
         """1 and the texts posted since the index failed; 0 while it works."""
+        self._has_warned = False
         self._pruning: _Pruning | None = None
         self._storage = RunFiles(folder, self._files)
         try:
@@ -201,8 +208,8 @@ class RunIndex(TextIndex):
     def rebuild(self) -> int:
         """Rebuild all runs from the stored texts; no other thread may write meanwhile.
 
-        Returns:
-            Number of texts in the runs.
+        Returns the number of texts.
+
         Raises:
             StorageError: no space; the next open starts again.
         """
@@ -243,37 +250,35 @@ class RunIndex(TextIndex):
             return total
 
     def damaged(self) -> list[str]:
-        """Damage of the runs; reads all of them."""
-        damage = []
-        with self._lock:
-            try:
-                self._storage.finish_merges()
-                names = self._storage.names()
-            except DocstoreError as error:  # a background task failed, such as one that met a damaged run
+        """Damage of the runs; reads all of them, while writers go on."""
+        storage = self._storage
+        try:
+            storage.finish_merges()
+        except DocstoreError as error:  # a background task failed, such as one that met a damaged run
+            if storage is self._storage:
                 return [str(error)]
-            for name in names:
-                try:
-                    parts = docstore_native.Run(*name, self._storage.open(name)).damaged_parts()
-                except CorruptionError as error:
-                    parts = [str(error)]
-                damage += [f"run {name.first:x}-{name.end:x}: {part}" for part in parts]
-        return damage
+        with self._lock:
+            runs = self._runs.runs
+        return [f"run {run.span[0]:x}-{run.span[1]:x}: {part}" for run in runs for part in run.damaged_parts()]
 
     # --- looking up
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """See `TextIndex`."""
         with self._lock:
-            if self._unknown:
-                self._take_unknown()
             lower = self._lower
-            if lower is not None:
-                lower._take_unknown()
+            for index in (self,) if lower is None else (self, lower):
+                index._take_unknown()
+            asked = query, LOOKS, new.recent, None if lower is None else lower._runs
             try:
-                found = self._runs.propose(query, LOOKS, new.recent, None if lower is None else lower._runs)
+                found = self._runs.propose(*asked)
             except CorruptionError as error:  # runs are not verified at open: that would read all of them
-                (lower or self)._rebuild_after(error)
-                found = self._runs.propose(query, LOOKS, new.recent, None if lower is None else lower._runs)
+                if lower is None and not (self._is_committing or self._writes_since_failure):
+                    self._rebuild_after(error)
+                elif not self._has_warned:
+                    _LOG.warning("the detector's index in %s lacks damaged postings: %s", self._folder, error)
+                    self._has_warned = True
+                found = self._runs.propose(*asked, skips_damage=True)
             proposal = proposal_of(found)
             if proposal.has_own and self._pruning is not None and not self._pruning.stays(query.own_number):
                 proposal = proposal._replace(has_own=False)
@@ -292,17 +297,18 @@ class RunIndex(TextIndex):
         if new.recent is None:
             new.recent = docstore_native.Postings()
         new.recent.post(text, *keys)
-        if self._pruning is not None:  # stored postings may be dropped
-            with self._lock:
-                if self._pruning is not None:
-                    self._pruning.kept.add(text)
+        with self._lock:
+            if self._pruning is not None:  # stored postings may be dropped
+                self._pruning.kept.add(text)
 
     def log(self, new: NewPostings) -> list[RowMutations]:
         """See `TextIndex`: one row of the log; also if the log is empty, to mark that there is an index."""
         if new.recent is None and self._log:
             return []
         posted = docstore_native.Postings() if new.recent is None else new.recent
-        return [_log_row(self._next, posted.log(self._durable_end, RUN_LOG_CELL_TEXTS))]
+        with self._lock:
+            self._is_committing = True
+            return [_log_row(self._next, posted.log(self._durable_end, RUN_LOG_CELL_TEXTS))]
 
     def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
         """See `TextIndex`: the row of the log has the postings of the commit."""
@@ -314,6 +320,7 @@ class RunIndex(TextIndex):
                 if number == self._following:  # an interrupt stopped this: postings may be missing in memory
                     self._recover(_RETRY_TEXTS + 1)
                 self._following = number
+                self._is_committing = False
                 if number not in self._log:  # else the runs were opened again, and the row was replayed
                     self._next = number + 1
                     self._log.append(number)
@@ -396,11 +403,14 @@ class RunIndex(TextIndex):
             storage.merge(Span(*parts.span), parts, parts.size_bytes)
 
     def _rebuild_after(self, error: DocstoreError) -> None:
-        _LOG.warning("the detector's index is rebuilt from the stored pages: %s", error)
         try:
-            self.rebuild()
-        except DocstoreError:
-            self._writes_since_failure = max(self._writes_since_failure, 1)
+            if not self._is_committing:
+                _LOG.warning("the detector's index is rebuilt from the stored pages: %s", error)
+                self.rebuild()
+                return
+        except DocstoreError as failure:
+            _LOG.warning("the detector's index in %s goes on without damaged postings: %s", self._folder, failure)
+        self._writes_since_failure = max(self._writes_since_failure, 1)
 
     def _recover(self, texts: int, *, rebuilds: bool = False) -> None:
         """After a failure open the files again from time to time; rebuild damaged ones if nobody else writes."""
@@ -437,17 +447,19 @@ class RunIndex(TextIndex):
             if not self._writes_since_failure:  # else postings that an earlier pruning dropped may still be in memory
                 self._pruning = _Pruning()
 
-    def prune(self, live: Keys) -> int:
+    def prune(self, live: Keys | None) -> int:
         """See `TextIndex`: the runs are rewritten in the background once a quarter of their texts is gone."""
+        if live is None:
+            self._pruning = None
+            return 0
         with self._lock:  # a writer that adds to the runs lets go of the GIL
             runs, storage = self._runs, self._storage
             parts, before = runs.runs, runs.dropped
         stored = _texts_of(parts)
         gone = int(np.isin(stored, live, invert=True).sum())
         with self._lock:
-            if self._writes_since_failure:
-                return 0
-            if self._pruning is None or self._runs is not runs or gone * _WORTH_A_REBUILD < max(len(stored), 1):
+            is_worth = gone * _WORTH_A_REBUILD >= max(len(stored), 1)
+            if self._pruning is None or self._runs is not runs or self._writes_since_failure or not is_worth:
                 self._pruning = None
                 return 0
             self._pruning.live = np.union1d(live, np.array(sorted(self._pruning.kept), np.uint64))
@@ -525,25 +537,21 @@ class Span(NamedTuple):
     end: int
 
 
+@dataclass(eq=False)
 class _Merge:
     """A run that the background thread writes."""
 
-    def __init__(self, parts: Iterator[bytes | memoryview], size_bytes: int) -> None:
-        self.parts = parts
-        self.size_bytes = size_bytes
-        self.file: AppendFile | None = None
-        self.synced_bytes = 0
+    parts: Iterator[bytes | memoryview]
+    size_bytes: int
+    file: AppendFile | None = None
+    synced_bytes: int = 0
 
 
 class RunFiles:
     """Files named ``first-end.run`` in hexadecimal.  One thread at a time."""
 
     def __init__(self, folder: Path, files: Files | None = None) -> None:
-        """Use a folder, which is created if it does not exist; unfinished files in it are removed.
-
-        Raises:
-            StorageError: the folder cannot be created.
-        """
+        """Use a folder, which is created if it does not exist; unfinished files in it are removed."""
         self._folder = folder
         self._files = files if files is not None else Files()
         self._files.make_folder(folder)
@@ -661,9 +669,8 @@ class RunFiles:
     def names(self) -> list[Span]:
         """Finished runs; other files are ignored."""
         self._check()
-        stems = [name.removesuffix(RUN_SUFFIX) for name in self._files.names(self._folder) if name.endswith(RUN_SUFFIX)]
-        named = [stem.split("-") for stem in stems if len(stem) == 2 * _DIGITS + 1]
-        return [Span(int(first, 16), int(end, 16)) for first, end in named]
+        named = map(_RUN_NAME.fullmatch, self._files.names(self._folder))
+        return [Span(int(name[1], 16), int(name[2], 16)) for name in named if name]
 
     def _create(self, name: Span) -> AppendFile:
         path = self._path(name, RUN_PART_SUFFIX)
@@ -705,25 +712,21 @@ class RunFiles:
 
     def sync_names(self) -> None:
         """Sync the folder in the background: an earlier process may have crashed between rename and fsync."""
-        if self._are_names_synced:
-            return
-        self._are_names_synced = True
         folder = Span(0, 0)
 
         def sync() -> None:
             self._files.sync_folder(self._folder)
             self._unsealed.discard(folder)
 
-        self._unsealed.add(folder)
-        self._enqueue(folder, sync)
+        if not self._are_names_synced:
+            self._are_names_synced = True
+            self._unsealed.add(folder)
+            self._enqueue(folder, sync)
 
     def merge(self, name: Span, parts: Iterator[bytes | memoryview], size_bytes: int) -> None:
-        """Write a run in the background, a part at a time; `merged` lists it when it is durable.
+        """Write a run in the background, a part at a time, small ones first; `merged` lists it when it is durable.
 
-        Args:
-            name: of the run; it replaces a run of this name when it is durable; maps of the old one stay readable.
-            parts: its bytes, read in the background thread.
-            size_bytes: estimated size; smaller merges come first.
+        It then replaces the run that has its name; maps of that stay readable.
         """
         self._check()
         with self._lock:
@@ -754,11 +757,9 @@ class RunFiles:
             os.close(descriptor)
 
     def remove(self, name: Span, mapped: object = None) -> None:
-        """Remove a run in the background; maps of it stay readable.
+        """Remove a run in the background, where its buffer `mapped` is released: unmapping a large file takes time.
 
-        Args:
-            name: of the run.
-            mapped: its buffer, which is released there too: unmapping a large file takes time.
+        Other maps of it stay readable.
         """
         self._check()
         mapping = [mapped]
@@ -773,11 +774,7 @@ class RunFiles:
         self._enqueue(name, unlink)
 
     def finish_merges(self, largest_bytes: int = 1 << 63) -> None:
-        """Wait until all tasks are done, except larger merges.
-
-        Raises:
-            StorageError: a write, sync or unlink failed; later tasks were dropped.
-        """
+        """Wait until all tasks are done, except larger merges; raises the error of a failed task."""
 
         def is_done() -> bool:
             merging = any(merge.size_bytes <= largest_bytes for merge in self._merges.values())
@@ -788,8 +785,7 @@ class RunFiles:
         self._check()
 
     def close(self) -> None:
-        """Finish pending tasks, abort merges, remove unfinished files, and stop the thread; a second call does
-        nothing."""
+        """Finish pending tasks, abort merges, remove unfinished files, stop the thread; a second call does nothing."""
         if self._thread is not None:
             with self._lock:
                 self._closing = True

@@ -10,10 +10,10 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import wraps
+from inspect import Parameter, signature, unwrap
 from typing import Any, ParamSpec, TypeVar
 
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import PutOptions
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -51,6 +51,7 @@ _CHECKS: dict[str, _Check] = {
     "str | Path": (lambda value: isinstance(value, str | os.PathLike), "a path"),
     "Iterable[str]": (_is_iterable, "an iterable of str"),
     "Sequence[int]": (_is_iterable, "a list of int"),
+    "Sequence[str]": (_is_iterable, "a list of str"),
     "Iterable[Page | tuple[str, bytes]]": (_is_iterable, "an iterable of Page, or of pairs of URL and body"),
     "Headers | Mapping[str, str]": (_is_iterable, "a mapping of str, or pairs of str"),
 }
@@ -61,14 +62,24 @@ def checked(method: Callable[_P, _T]) -> Callable[_P, _T]:
 
     Raises:
         InvalidArgument: it names the argument, what it takes, and what it got.
+        TypeError: the method takes options that a TypedDict declares, and has no option of that name.
     """
     kinds = {name: kind for name, kind in method.__annotations__.items() if name != "return"}
-    if kinds.get("options") == "Unpack[PutOptions]":
-        kinds |= {name: kind.__forward_arg__ for name, kind in PutOptions.__annotations__.items()}
-    names = method.__code__.co_varnames[: method.__code__.co_argcount]
+    options: dict[str, str] = {}
+    for argument, kind in list(kinds.items()):
+        if kind.startswith("Unpack["):  # keyword arguments that a TypedDict declares, if it is imported at run time
+            del kinds[argument]
+            declared = unwrap(method).__globals__.get(kind.removeprefix("Unpack[").removesuffix("]"))
+            options |= {name: one.__forward_arg__ for name, one in getattr(declared, "__annotations__", {}).items()}
+    kinds |= options
+    names = [
+        name for name, parameter in signature(method).parameters.items() if parameter.kind is not Parameter.VAR_KEYWORD
+    ]
     accepted: defaultdict[str, set[type]] = defaultdict(set)
 
     def check(name: str, value: object) -> None:
+        if options and name not in kinds and name != "self":
+            raise TypeError(f"{method.__name__} has no option {name!r}; its options are {', '.join(sorted(options))}")
         kind = kinds.get(name, "")
         fits, what = _CHECKS.get(kind.removesuffix(" | None"), (None, ""))
         may_be_none = kind.endswith(" | None")

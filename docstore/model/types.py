@@ -584,13 +584,14 @@ class Verdict(NamedTuple):
 def page_of(
     url: str,
     body: bytes,
-    headers: Headers | Mapping[str, str],
-    status: int,
-    fetched_at: Time | None,
-    crawl: str,
+    headers: Headers | Mapping[str, str] = (),
+    status: int = 200,
+    fetched_at: Time | None = None,
+    crawl: str = "",
 ) -> Page:
     """A page made from the arguments of `put_page`."""
-    pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
+    given = headers.items() if isinstance(headers, Mapping) else headers
+    pairs = tuple(tuple(pair) if isinstance(pair, list) else pair for pair in given)
     return Page(url, body, status, pairs, None if fetched_at is None else micros(fetched_at), crawl=crawl)
 
 
@@ -744,6 +745,16 @@ def refusal_of_time(timestamp: object, now: int, *, any_time: bool = False) -> s
     return ""
 
 
+def _refusal_of_headers(headers: object) -> str:
+    wanted = "headers must be pairs of str, such as (('Content-Type', 'text/html'),)"
+    if isinstance(headers, str | Mapping) or not isinstance(headers, Iterable):
+        return f"{wanted}, not {type(headers).__name__} {headers!r:.100}"
+    for number, pair in enumerate(headers, 1):
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+            return f"{wanted}; number {number} is {type(pair).__name__} {pair!r:.100}"
+    return wanted
+
+
 def refusal_of_fields(page: Page) -> str:
     """Why a page with invalid fields is refused; "" if they are valid.
 
@@ -759,12 +770,18 @@ def refusal_of_fields(page: Page) -> str:
         return f"the status must be an int from 0 to {MAX_STATUS}, not {status!r}"
     try:
         lines = [name + value for name, value in page.headers]
+        joined = "".join(lines)
+    except (TypeError, ValueError):
+        return _refusal_of_headers(page.headers)
+    if any(type(pair) is not tuple for pair in page.headers):
+        return _refusal_of_headers(page.headers)
+    try:
         "".join((page.url, page.ip, page.payload_digest, page.docno)).encode("utf-8", "surrogateescape")
-        headers = "".join(lines).encode("utf-8", "surrogateescape")
+        headers = joined.encode("utf-8", "surrogateescape")
     except (TypeError, ValueError) as error:
         return (
-            "url, ip, payload_digest and docno must be str, and headers pairs of str, without surrogates other than "
-            f"those of surrogateescape: {error}"
+            "url, ip, payload_digest, docno and headers must be str, without surrogates other than those of "
+            f"surrogateescape: {error}"
         )
     if (length := len(headers) + len(": \r\n") * len(lines)) > MAX_HEADERS_BYTES:
         return f"the headers have {length} bytes; at most {MAX_HEADERS_BYTES} are stored"

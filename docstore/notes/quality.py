@@ -6,6 +6,10 @@ lines here are the paragraphs of these papers, too.
 
 What is simpler here than in the originals: words are those by which docstore compares pages, not tokens of a language
 model; `token_count` is the number of words.  A line counts as repeated from its second occurrence on, by its bytes.
+
+In scripts without blanks between words, each character is a word.  FineWeb 2 splits such texts with a dictionary for
+each language.  Here `unspaced_words` tells such texts, n-grams have twice as many characters as words elsewhere, and
+stop words are looked for at each character.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +29,7 @@ from docstore.dedup.kernel import words
 from docstore.notes.annotate import Annotator, Fields
 from docstore.notes.words import listed_stop_words
 from docstore.reading.documents import Document
+from docstore.text.finding import is_unspaced
 
 if TYPE_CHECKING:
     from docstore.attach import Store
@@ -32,18 +37,26 @@ if TYPE_CHECKING:
 SHORT_LINE: Final = 30
 """Characters; a shorter line is short (FineWeb)."""
 MOST_NGRAM: Final = 10
+HALF: Final = 0.5
+LEAST_SHARE: Final = 0.1
 MAX_LINK_BODY_BYTES: Final = 4 << 20
 """`link_density` of a larger page is null."""
 ENGLISH_STOP_WORDS: Final = frozenset({"the", "be", "to", "of", "and", "that", "have", "with"})
 """Of Gopher; two different ones make a text."""
 _BULLETS: Final = ("\N{BULLET}", "-", "*", "\N{TRIANGULAR BULLET}", "\N{WHITE BULLET}", "\N{BLACK SQUARE}")
 _ELLIPSES: Final = ("...", "\N{HORIZONTAL ELLIPSIS}")
-_LINE_ENDS: Final = re.compile(r"""[.!?…。！？।॥؟۔]["'’”»)\]]*$""")
-_SENTENCE_END: Final = re.compile(r"""[.!?…]+["'’”»)\]]*(?=\s|$)|[。！？।॥؟۔]""")
+_LINE_ENDS: Final = re.compile(r"""[.!?…。！？।॥؟۔។៕။]["'’”»)\]」』）】]*$""")
+_SENTENCE_END: Final = re.compile(r"""[.!?…]+["'’”»)\]]*(?=\s|$)|[。！？।॥؟۔។៕။]""")
 _POLICY: Final = re.compile(
     r"javascript|terms of use|privacy policy|cookie policy|uses cookies|use of cookies|use cookies", re.IGNORECASE
 )
 _C4_LINE_WORDS: Final = 3
+_UNSPACED_WORD: Final = 2
+"""Characters that count as a word where n-grams of a script without blanks are compared."""
+_LONGEST_STOP_WORD: Final = 6
+"""Characters, in a script without blanks."""
+_LANGUAGES: Final = (("hiragana", "ja"), ("katakana", "ja"), ("cjk", "zh"), ("thai", "th"))
+"""The language of a text in a script without blanks, by the first script that has a share of it."""
 _LORE: Final = "lorem ipsum"
 
 
@@ -56,7 +69,7 @@ def quality(_store: Store, _lists: Mapping[str, Path]) -> Annotator:
         density = _link_density(document.body or b"", document.newest.header("content-type") or "")
         return {**figures(document.text, document.newest.lang or ""), "link_density": density}
 
-    return Annotator("quality", "1", of_document, families=("page", "http", "text"))
+    return Annotator("quality", "2", of_document, families=("page", "http", "text"))
 
 
 def figures(text: str, lang: str = "") -> dict[str, Any]:
@@ -72,8 +85,13 @@ def figures(text: str, lang: str = "") -> dict[str, Any]:
     read = words(text)
     count = len(read) or 1
     shown = text.split()
+    scripts = _scripts(text)
+    unspaced = _share(sum(is_unspaced(word[0]) for word in read), len(read))
     language = lang.lower().partition("-")[0]
-    stop = ENGLISH_STOP_WORDS if language in ("", "en") else listed_stop_words((language,))
+    if unspaced > HALF:  # pages often declare the language of their template
+        language = next((name for script, name in _LANGUAGES if scripts.get(script, 0) > LEAST_SHARE), language)
+    stop = ENGLISH_STOP_WORDS if language in ("", "en") else listed_stop_words((language,), is_joined=unspaced > HALF)
+    stopped = [word for word in (_joined(read, stop) if unspaced > HALF else read) if word in stop]
     ends = [line.rstrip() for line in lines]
     kept = [line for line in ends if _is_c4_line(line)]
     lowered = text.lower()
@@ -87,16 +105,18 @@ def figures(text: str, lang: str = "") -> dict[str, Any]:
         "mean_word_length": _rounded(sum(map(len, read)) / count),
         "symbols_per_word": _rounded(max(text.count("#"), sum(map(text.count, _ELLIPSES))) / count),
         "alphabetic_words": _share(sum(any(map(str.isalpha, word)) for word in shown), len(shown)),
-        "stop_words": len(stop.intersection(read)),
-        "stop_word_share": _share(sum(word in stop for word in read), len(read)),
+        "unspaced_words": unspaced,
+        "has_stop_words": bool(stop),
+        "stop_words": len(set(stopped)),
+        "stop_word_share": _share(len(stopped), len(read)),
         "bullet_lines": _share(sum(line.lstrip().startswith(_BULLETS) for line in lines), len(lines)),
         "ellipsis_lines": _share(sum(line.endswith(_ELLIPSES) for line in ends), len(lines)),
         "punctuated_lines": _share(sum(_LINE_ENDS.search(line) is not None for line in ends), len(lines)),
         "short_lines": _share(sum(len(line) < SHORT_LINE for line in lines), len(lines)),
-        **_repeats(lines, read, sum(map(len, lines))),
+        **_repeats(lines, read, _UNSPACED_WORD if unspaced > HALF else 1),
         "curly_brackets": "{" in text,
         "lorem_ipsum": _LORE in lowered,
-        "scripts": _scripts(text),
+        "scripts": scripts,
     }
 
 
@@ -119,8 +139,24 @@ def _is_c4_line(line: str) -> bool:
     return len(words(line)) >= _C4_LINE_WORDS
 
 
-def _repeats(lines: Sequence[str], read: Sequence[str], characters: int) -> dict[str, float]:
-    """Shares of lines, and of characters of lines and words, that have occurred before."""
+def _joined(read: Sequence[str], stop: Collection[str]) -> Iterator[str]:
+    """The words of a text without blanks: at each character the longest stop word, else the character."""
+    place = 0
+    while place < len(read):
+        spans = range(min(_LONGEST_STOP_WORD, len(read) - place), 1, -1)
+        span = next((span for span in spans if "".join(read[place : place + span]) in stop), 1)
+        yield "".join(read[place : place + span])
+        place += span
+
+
+def _repeats(lines: Sequence[str], read: Sequence[str], width: int) -> dict[str, float]:
+    """Shares of lines, and of characters of lines and words, that have occurred before.
+
+    Args:
+        lines, read: the lines and words of a text.
+        width: how many of `read` count as one word of an n-gram.
+    """
+    characters = sum(map(len, lines))
     counts = Counter(lines)
     again = [(line, number - 1) for line, number in counts.items() if number > 1]
     shares = {
@@ -129,18 +165,18 @@ def _repeats(lines: Sequence[str], read: Sequence[str], characters: int) -> dict
     }
     letters = sum(map(len, read))
     for n in (2, 3, 4):
-        grams = Counter(zip(*(read[start:] for start in range(n)), strict=False))
+        grams = Counter(zip(*(read[start:] for start in range(n * width)), strict=False))
         gram, number = max(grams.items(), key=lambda item: (item[1], item[0]), default=((), 0))
         taken = number * sum(map(len, gram)) if number > 1 else 0
         shares[f"top_{n}_gram"] = _share(min(taken, letters), letters)  # occurrences may overlap
     for n in range(5, MOST_NGRAM + 1):
         seen: set[tuple[str, ...]] = set()
         place, repeated = 0, 0
-        while place + n <= len(read):
-            words_here = tuple(read[place : place + n])
+        while place + n * width <= len(read):
+            words_here = tuple(read[place : place + n * width])
             if words_here in seen:
                 repeated += sum(map(len, words_here))
-                place += n  # no character counts twice
+                place += n * width  # no character counts twice
             else:
                 seen.add(words_here)
                 place += 1

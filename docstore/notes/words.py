@@ -124,12 +124,17 @@ def stop_words(store: Store) -> dict[str, frozenset[str]]:
 
 
 @lru_cache(maxsize=64)
-def listed_stop_words(languages: tuple[str, ...]) -> frozenset[str]:
-    """The stop words of Stopwords ISO that are one word, without its numbers and signs; none of unknown languages."""
+def listed_stop_words(languages: tuple[str, ...], *, is_joined: bool = False) -> frozenset[str]:
+    """The stop words of Stopwords ISO that are one word, without its numbers and signs; none of unknown languages.
+
+    With `is_joined` also those of several characters of a script without blanks, each of which is a word.
+    """
     from stopwordsiso import has_lang, stopwords  # reads lists of 57 languages
 
     split = (words(word) for word in stopwords([lang for lang in languages if has_lang(lang)]))
-    return frozenset(word[0] for word in split if len(word) == 1)
+    return frozenset(
+        "".join(word) for word in split if len(word) == 1 or (is_joined and all(is_unspaced(one[0]) for one in word))
+    )
 
 
 def _sample(store: Store, step: int) -> Iterator[tuple[str, str]]:

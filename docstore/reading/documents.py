@@ -222,7 +222,7 @@ class Document(NamedTuple):
             ("time", markup.moment(one.timestamp)),
             ("status", None if one.status is None else str(one.status)),
             ("media type", one.media_type),
-            ("language", one.lang),
+            ("lang", one.lang),
             ("body", None if one.body is None else markup.size(len(one.body))),
             ("verdict", one.shown_verdict and markup.verdict_of(one.shown_verdict)),
             ("captures", str(len(self.captures)) if len(self.captures) > 1 else None),

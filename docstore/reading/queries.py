@@ -39,8 +39,10 @@ class IndexQueries:
         self._texts = open_texts(opened, table)
         self._reader = DocumentReader(table, opened.values)
 
-    def similar(self, page: bytes | str, *, threshold: float | None, limit: int) -> list[Similar]:
-        """See `DocumentStore.similar`."""
+    def similar(
+        self, page: bytes | str, *, threshold: float | None, limit: int, at: int | None = None
+    ) -> list[Similar]:
+        """See `DocumentStore.similar`; of a stored page the version at that time is compared, None takes its newest."""
         if limit < 1:
             raise InvalidArgument(f"limit must be at least 1, not {limit}")
         if threshold is not None and not 0 < threshold <= 1:
@@ -49,7 +51,7 @@ class IndexQueries:
         row_key, content_type, status = b"", None, GOOD_STATUS
         if isinstance(page, str):
             row_key = keys.row_key(page)
-            document = self._reader.get(row_key, families=("page", "http"))
+            document = self._reader.get(row_key, at=at, families=("page", "http"))
             if document is None:
                 raise InvalidArgument(f"{page} is not in the store; ask with a body, or `docstore put` it first")
             body, content_type = document.body or b"", capture.content_type_of(document.newest.headers or (), row_key)

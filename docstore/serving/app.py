@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from docstore.model.errors import CommitUnknown, DocstoreError
 from docstore.model.plain import TIMES
+from docstore.serving.client_calls import Role
 from docstore.serving.messages import LINES, Route, answer, encoder
 from docstore.serving.page import HTML, error_page, make_page
 from docstore.serving.request import (
@@ -32,7 +33,6 @@ from docstore.serving.request import (
     Refusal,
     RequestContext,
     Response,
-    Role,
     Send,
     Tokens,
     busy,
@@ -40,7 +40,7 @@ from docstore.serving.request import (
     failure,
     stopping,
 )
-from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE
+from docstore.serving.routes import ROUTES
 from docstore.serving.service import Service
 from docstore.serving.telemetry import Log, Metrics
 from docstore.serving.wire import FRAMES, JSON, MSGPACK, TYPES, fields_of, to_json
@@ -72,10 +72,9 @@ class Api:
         self._memory = MemoryBudget(self._limits.waiting_bytes)
         self._log = log
         self._numbers = itertools.count(1)
-        self._described = [*WHOLE, *PAGES, *CELLS, *JOBS, *OPERATIONS]
         shown = Route("GET", "/v1/openapi.json", Role.READ, lambda _context, service: self._show_openapi(service))
         self._routes: dict[str, dict[str, Route]] = {}
-        for one in (*self._described, shown, *make_page(self._admission)):
+        for one in (*ROUTES, shown, *make_page(self._admission)):
             self._routes.setdefault(one.path, {})[one.method] = one
         self._patterns = [
             (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)), path) for path in self._routes if "{" in path
@@ -156,7 +155,7 @@ class Api:
 
     @cached_property
     def _openapi(self) -> bytes:
-        return to_json(openapi(self._described))
+        return to_json(openapi(ROUTES))
 
     def _note_bug(self, context: RequestContext, error: Exception) -> str:
         """Write an exception that nobody foresaw into the log; gives its traceback."""

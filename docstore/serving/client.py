@@ -1,8 +1,8 @@
 """The client: `RemoteStore` has the interface of `DocumentStore`, for a store that a server holds.
 
-Names, arguments and docstrings are those of `DocumentStore`.  Arguments are checked here as the store checks them, so
-that a wrong call fails in the same way and is not sent.  `client_calls.py` has what requests hold, `client_http.py`
-sends them.
+Names and arguments are those of `DocumentStore`; a type that is wrong is refused here, all else by the server.
+`endpoint` (`client_calls.py`) makes a method that asks for what the same method of the store gives; what has a body, is
+a stream or a job, or comes in parts is written here.  `client_http.py` sends the requests.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -10,6 +10,7 @@ sends them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from pathlib import Path
@@ -18,54 +19,55 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from docstore.model import keys
 from docstore.model.arguments import checked
-from docstore.model.capture import BODY, STORED_REJECTED, STORED_VISIT, VERDICT, Column, decode_verdict
+from docstore.model.capture import BODY, STORED_REFUSED, STORED_REJECTED, STORED_VISIT, VERDICT, Column, decode_verdict
 from docstore.model.errors import InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import CAPTURE_STORED
 from docstore.model.plain import plain
 from docstore.model.pointers import PagePointer, checked_names, place_after
 from docstore.model.types import (
     Cell,
-    Headers,
+    Mutation,
     Page,
+    Position,
+    Previous,
     PutOptions,
     PutResult,
     ReadSpec,
     Schema,
     Time,
     Verdict,
+    VerdictKind,
+    WriteOptions,
     body_bytes,
     checked_families,
     checked_spec,
+    micros,
     page_of,
+    refusal_of_fields,
+    refusal_of_time,
 )
-from docstore.reading.cells import scan_range
-from docstore.reading.collapse import ClusterLookup, Orphan, Similar
+from docstore.reading.cells import CellStore, Row
+from docstore.reading.collapse import ClusterLookup, Orphan
 from docstore.reading.documents import Document
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
-from docstore.search.answers import SearchOptions, SearchResults
+from docstore.search.answers import SearchResults
 from docstore.serving.client_calls import (
+    TWO_NAMES,
     About,
     Job,
     Limits,
     Listed,
     Rejected,
-    RemoteCells,
-    as_page,
-    at_micros,
-    batches,
-    checked_url,
-    refusal_of,
-    refusal_of_length,
-    sent_options,
-    slices,
-    timed,
-    url_batches,
+    Role,
+    as_in,
+    endpoint,
 )
 from docstore.serving.client_http import Call, Session, parse_address
 from docstore.serving.wire import error_of, read_report, weight
 from docstore.storage.captures import LiveCapture
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import UnreadableValues
+from docstore.store import DocumentStore
 from docstore.writing.stream import Stream
 
 if TYPE_CHECKING:  # types alone
@@ -78,6 +80,8 @@ _T = TypeVar("_T")
 
 CONNECT_PATIENCE_SECONDS = 1.0
 """How long `connect` itself tries: a wrong address is said soon."""
+_PAGE_FIELDS = ("headers", "status", "fetched_at", "crawl")
+"""Arguments of `put_page` that describe the page; the others are `PutOptions`."""
 WATCH_SECONDS = 20
 """How long one question after a job waits for news."""
 
@@ -112,10 +116,11 @@ class RemoteStore:
 
     Attributes:
         cells: general cells: apply, scan, check_and_mutate, read_modify_write.
+        session: what asks the server.
     """
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session = session
         self._limits = Limits()
         """Of one request, as the server says."""
         self._schema: Schema | None = None
@@ -131,7 +136,7 @@ class RemoteStore:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<RemoteStore at {self._session.address}>"
+        return f"<RemoteStore at {self.session.address}>"
 
     def __len__(self) -> int:
         """See `DocumentStore.__len__`; the server sends every URL."""
@@ -148,29 +153,20 @@ class RemoteStore:
     @checked
     def urls(self, *, prefix: str | None = None, host: str | None = None) -> Iterator[str]:
         """See `DocumentStore.urls`."""
-        scan_range(prefix, host)  # refuses what the server would refuse
 
         def rest(last: Listed | None, _count: int) -> Call:
             after = None if last is None else last.row_key.hex()
             return Call("GET", "/v1/urls", query={"prefix": prefix, "host": host, "after": after})
 
-        return (listed.url for listed in self._session.items(Listed, rest))
+        return (listed.url for listed in self.session.items(Listed, rest))
 
     def close(self) -> None:
         """Close the connections; a second call does nothing.  The server and its store go on."""
-        self._session.connections.close()
+        self.session.connections.close()
 
     def about(self) -> About:
         """What the server is, and how much one request may hold."""
-        call = Call("GET", "/v1", dict[str, Any])
-        given = self._session.ask(call)
-        known = {name: given[name] for name in About._fields if name in given}  # a later one may say more
-        limits = known.get("limits")
-        if isinstance(limits, list):  # msgpack gives a record inside a message by position
-            known["limits"] = limits[: len(Limits._fields)]
-        elif isinstance(limits, dict):
-            known["limits"] = {name: limits[name] for name in Limits._fields if name in limits}
-        about: About = self._session.result(call._replace(kind=About), known)
+        about: About = self.session.ask(Call("GET", "/v1", About))
         self._limits = about.limits
         return about
 
@@ -178,7 +174,7 @@ class RemoteStore:
     def schema(self) -> Schema:
         """What the store declares."""
         if self._schema is None:
-            self._schema = self._session.ask(Call("GET", "/v1/schema", Schema))
+            self._schema = self.session.ask(Call("GET", "/v1/schema", Schema))
         return self._schema
 
     @property
@@ -186,14 +182,14 @@ class RemoteStore:
         """Captures that an open dropped because their bytes were missing, until they are acknowledged."""
         from docstore.storage.reports import LostVersion
 
-        return self._session.ask(Call("GET", "/v1/lost", tuple[LostVersion, ...], "lost"))
+        return self.session.ask(Call("GET", "/v1/lost", tuple[LostVersion, ...], "lost"))
 
     @property
     def lost_commits(self) -> tuple[LostCommits, ...]:
         """Commits whose rows an open found missing, until they are acknowledged."""
         from docstore.storage.reports import LostCommits
 
-        return self._session.ask(Call("GET", "/v1/lost", tuple[LostCommits, ...], "lost_commits"))
+        return self.session.ask(Call("GET", "/v1/lost", tuple[LostCommits, ...], "lost_commits"))
 
     @property
     def clusters(self) -> ClusterLookup:
@@ -224,29 +220,21 @@ class RemoteStore:
 
     def __contains__(self, url: str) -> bool:
         """See `DocumentStore.__contains__`."""
-        call = Call("HEAD", "/v1/page", query={"url": checked_url(url)}, may_be_absent=True)
-        return bool(self._session.ask(call))
+        keys.row_key(url)  # the answer to HEAD cannot say what is wrong
+        call = Call("HEAD", "/v1/page", query={"url": url}, may_be_absent=True)
+        return bool(self.session.ask(call))
 
     # --- pages
 
-    @checked
-    def put_page(
-        self,
-        url: str,
-        body: bytes = b"",
-        *,
-        headers: Headers | Mapping[str, str] = (),
-        status: int = 200,
-        fetched_at: Time | None = None,
-        crawl: str = "",
-        **options: Unpack[PutOptions],
-    ) -> PutResult:
-        """See `DocumentStore.put_page`."""
-        page = page_of(url, body, headers, status, fetched_at, crawl)
+    @as_in(DocumentStore.put_page)
+    def put_page(self, url: str, body: bytes = b"", **given: Any) -> PutResult:
+        """A page without a time gets that of this machine: however often it is sent, it makes one capture."""
+        fields = {name: given.pop(name) for name in _PAGE_FIELDS if name in given}
+        page = page_of(url, body, **fields)
         if (refused := refusal_of(page)) is not None:
             raise InvalidArgument(refused.error)
-        message = {"page": timed(page), **sent_options(**options)}
-        return self._session.ask(Call("POST", "/v1/page", PutResult, message=message, writes=True))
+        message = {"page": timed(page), **sent_options(**given)}
+        return self.session.ask(Call("POST", "/v1/page", PutResult, message=message, writes=True))
 
     def _write_group(self, pages: Sequence[Page], options: Mapping[str, object]) -> list[PutResult | Exception]:
         """Write a group; an outcome for each page, or for the first ones and an exception."""
@@ -259,12 +247,12 @@ class RemoteStore:
             call = Call("POST", "/v1/pages", list[PutResult], "results", message=message, writes=True)
             results: list[PutResult | Exception]
             try:
-                answer = self._session.answer(call)
+                answer = self.session.answer(call)
                 given = answer.given
                 has_results = answer.status < 300 or (isinstance(given, dict) and "results" in given)
-                results = self._session.result(call, given) if has_results else []
+                results = self.session.result(call, given) if has_results else []
                 if answer.status >= 300:
-                    results.append(self._session.error(answer))
+                    results.append(self.session.error(answer))
                 elif len(results) != len(numbers):
                     raise UnsupportedFormat(f"the server gave {len(results)} results for {len(numbers)} pages")
             except Exception as error:
@@ -275,29 +263,12 @@ class RemoteStore:
                     return [outcome for outcome in outcomes[: number + 1] if outcome is not None]
         return [outcome for outcome in outcomes if outcome is not None]
 
-    @checked
-    async def put_page_async(
-        self,
-        url: str,
-        body: bytes = b"",
-        *,
-        headers: Headers | Mapping[str, str] = (),
-        status: int = 200,
-        fetched_at: Time | None = None,
-        crawl: str = "",
-        **options: Unpack[PutOptions],
-    ) -> PutResult:
-        """See `DocumentStore.put_page_async`; this one takes a thread."""
+    @as_in(DocumentStore.put_page_async)
+    async def put_page_async(self, *args: Any, **given: Any) -> PutResult:
+        """Takes a thread."""
         import asyncio  # here: a command of the terminal does without
 
-        given: dict[str, Any] = {
-            "headers": headers,
-            "status": status,
-            "fetched_at": fetched_at,
-            "crawl": crawl,
-            **options,
-        }
-        return await asyncio.to_thread(self.put_page, url, body, **given)
+        return await asyncio.to_thread(self.put_page, *args, **given)
 
     @checked
     def put_pages(
@@ -308,112 +279,48 @@ class RemoteStore:
         **options: Unpack[PutOptions],
     ) -> Iterator[PutResult]:
         """See `DocumentStore.put_pages`; the server has threads of its own, whatever `threads` says."""
-        self._session.connections.check_open()
+        self.session.connections.check_open()
         if threads < 1:
             raise InvalidArgument(f"threads must be at least 1, not {threads}")
         sent = sent_options(**options)
         stream: Stream[Page, Page] = Stream(
             lambda batch: batch.copy,
             lambda group: self._write_group(group, sent),
-            self._session.connections.check_open,
+            self.session.connections.check_open,
         )
         return stream.answers(map(as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))
 
-    @checked
-    def add_anchor(
-        self, target_url: str, source_url: str, text: str, seen_at: Time | None = None, *, any_time: bool = False
-    ) -> None:
-        """See `DocumentStore.add_anchor`."""
-        keys.row_key(target_url)
-        keys.row_key(source_url)
-        named = {"target_url": target_url, "source_url": source_url, "text": text}
-        message = {**named, "seen_at": at_micros(seen_at), "any_time": any_time}
-        return self._session.ask(Call("POST", "/v1/anchors", message=message, writes=True))
-
-    @checked
-    def delete(self, url: str, *, purge: bool = False) -> bool:
-        """See `DocumentStore.delete`."""
-        query = {"url": checked_url(url), "purge": True if purge else None}
-        return self._session.ask(Call("DELETE", "/v1/page", bool, "deleted", query, writes=True))
-
-    @checked
-    def get(
-        self,
-        url: str,
-        *,
-        at: Time | None = None,
-        versions: int = 1,
-        families: Sequence[str] | None = None,
-        follow_redirects: bool = False,
-        variants: bool = False,
-        follow_duplicates: bool = False,
-    ) -> Document | None:
-        """See `DocumentStore.get`."""
-        checked_spec(ReadSpec(versions=versions))
-        query = {
-            "url": checked_url(url),
-            "at": at_micros(at),
-            "versions": None if versions == 1 else versions,
-            "families": None if families is None else ",".join(checked_families(tuple(families))),
-            "follow_redirects": follow_redirects or None,
-            "variants": variants or None,
-            "follow_duplicates": follow_duplicates or None,
-        }
-        return self._session.ask(Call("GET", "/v1/page", Document, query=query, may_be_absent=True))
+    add_anchor = endpoint(DocumentStore.add_anchor, "POST", "/v1/anchors", role=Role.WRITE)
+    delete = endpoint(DocumentStore.delete, "DELETE", "/v1/page", "deleted", role=Role.WRITE)
+    get = endpoint(DocumentStore.get, "GET", "/v1/page", may_be_absent=True)
+    history = endpoint(DocumentStore.history, "GET", "/v1/history", "captures")
+    validators = endpoint(DocumentStore.validators, "GET", "/v1/validators", may_be_absent=True)
+    markdown = endpoint(DocumentStore.markdown, "GET", "/v1/page/markdown", "markdown", may_be_absent=True)
+    similar = endpoint(DocumentStore.similar, "POST", "/v1/similar", "similar", is_long=True)
 
     @checked
     def get_many(
         self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
     ) -> Iterator[Document | None]:
         """See `DocumentStore.get_many`."""
-        wanted = {"at": at_micros(at), "families": None if families is None else checked_families(tuple(families))}
+        wanted = {"at": at_micros(at), "families": None if families is None else list(families)}
 
         def rest(batch: list[str], _last: Any, count: int) -> Call | None:
             message = {"urls": batch[count:], **wanted}
             return None if count >= len(batch) else Call("POST", "/v1/pages/get", message=message)
 
         for batch in url_batches(urls, self._limits):
-            for url in batch:
-                keys.row_key(url)
-            yield from self._session.items(Document | None, partial(rest, batch))
-
-    @checked
-    def history(self, url: str) -> list[Document]:
-        """See `DocumentStore.history`."""
-        return self._session.ask(
-            Call("GET", "/v1/history", list[Document], "captures", query={"url": checked_url(url)})
-        )
-
-    @checked
-    def validators(self, url: str) -> dict[str, str | int] | None:
-        """See `DocumentStore.validators`."""
-        query = {"url": checked_url(url)}
-        return self._session.ask(Call("GET", "/v1/validators", dict[str, Any], query=query, may_be_absent=True))
+            yield from self.session.items(Document | None, partial(rest, batch))
 
     @checked
     def anchors(self, url: str) -> Iterator[Cell]:
         """See `DocumentStore.anchors`."""
-        return slices(self._session, url, ReadSpec(("anchor",)))
+        return slices(self.session, url, ReadSpec(("anchor",)))
 
-    @checked
-    def markdown(self, url: str, *, at: Time | None = None) -> str | None:
-        """See `DocumentStore.markdown`."""
-        query = {"url": checked_url(url), "at": at_micros(at)}
-        return self._session.ask(Call("GET", "/v1/page/markdown", str, "markdown", query=query, may_be_absent=True))
-
-    @checked
-    def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> list[Similar]:
-        """See `DocumentStore.similar`."""
-        named: dict[str, object] = {"url": page} if isinstance(page, str) else {"body": bytes(page)}
-        message = {**named, "threshold": threshold, "limit": limit}
-        return self._session.ask(Call("POST", "/v1/similar", list[Similar], "similar", message=message))
-
-    @checked
-    def snippet(
-        self, url: str, query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
-    ) -> Snippet | None:
-        """See `DocumentStore.snippet`."""
-        return self._snippets([url], query, length, at)[0]
+    @as_in(DocumentStore.snippet)
+    def snippet(self, url: str, *args: Any, **given: Any) -> Snippet | None:
+        """Asks for a list of one."""
+        return self.snippets([url], *args, **given)[0]
 
     @checked
     def snippets(
@@ -422,34 +329,21 @@ class RemoteStore:
         """See `DocumentStore.snippets`."""
         found: list[Snippet | None] = []
         for batch in url_batches(urls, self._limits, most_urls(length)):
-            found += self._snippets(batch, query, length, at)
+            message = {"urls": batch, "query": query, "length": length, "at": at_micros(at)}
+            found += self.session.ask(Call("POST", "/v1/snippets", list[Snippet | None], "snippets", message=message))
         return found
 
-    def _snippets(self, urls: list[str], query: str, length: int, at: Time | None) -> list[Snippet | None]:
-        for url in urls:
-            keys.row_key(url)
-        message = {"urls": urls, "query": query, "length": length, "at": at_micros(at)}
-        return self._session.ask(Call("POST", "/v1/snippets", list[Snippet | None], "snippets", message=message))
-
-    @checked
-    def search(
-        self,
-        query: str,
-        *,
-        index: str | Path | None = None,
-        boosts: str | Path | None = None,
-        synonyms: str | Path | None = None,
-        **options: Unpack[SearchOptions],
-    ) -> SearchResults:
-        """See `DocumentStore.search`; index, boosts and synonyms are the server's, and so is the time that it takes."""
-        if index or boosts or synonyms:
+    @as_in(DocumentStore.search)
+    def search(self, query: str, **given: Any) -> SearchResults:
+        """Index, boosts and synonyms are the server's, and so is the time that it takes."""
+        if any(given.pop(name, None) for name in ("index", "boosts", "synonyms")):
             raise InvalidArgument(
                 "index, boosts and synonyms go only with a store that no server holds; a server has its index, and "
                 "search.toml for the others, in the store's folder"
             )
-        given: dict[str, Any] = {name: value for name, value in options.items() if name != "seconds"}
-        times = {name: at_micros(given.get(name)) for name in ("since", "until")}
-        return self._session.ask(Call("GET", "/v1/search", SearchResults, query={"query": query, **given, **times}))
+        given |= {"query": query, "seconds": None}
+        given |= {name: at_micros(given.get(name)) for name in ("since", "until")}
+        return self.session.ask(Call("GET", "/v1/search", SearchResults, query=given))
 
     @checked
     def collapse(self, urls: Iterable[str]) -> list[str]:
@@ -458,9 +352,9 @@ class RemoteStore:
         taken: list[bytes] = []  # groups that have a page by now; the next part is sent with them
         for batch in url_batches(urls, self._limits):
             call = Call("POST", "/v1/collapse", dict[str, Any], message={"urls": batch, "taken": taken})
-            given = self._session.ask(call)
-            kept += self._session.result(call._replace(kind=list[str], field="urls"), given)
-            taken = self._session.result(call._replace(kind=list[bytes], field="taken"), given)
+            given = self.session.ask(call)
+            kept += self.session.result(call._replace(kind=list[str], field="urls"), given)
+            taken = self.session.result(call._replace(kind=list[bytes], field="taken"), given)
         return kept
 
     @checked
@@ -477,78 +371,52 @@ class RemoteStore:
             query = {**names, "after": place and place_after(PagePointer(*place)), "limit": left}
             return None if left is not None and left <= 0 else Call("GET", "/v1/find", query=query)
 
-        return self._session.items(Document, rest)
+        return self.session.items(Document, rest)
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """See `DocumentStore.rejected`."""
         call = Call("GET", "/v1/rejected")
-        return self._session.items(
+        return self.session.items(
             Rejected, lambda _last, _count: call, key=lambda item: (keys.row_key(item.url), -item.timestamp)
         )
 
     def orphans(self) -> Iterator[Orphan]:
         """See `DocumentStore.orphans`."""
         call = Call("GET", "/v1/orphans")
-        return self._session.items(Orphan, lambda _last, _count: call, key=lambda item: keys.row_key(item.url))
+        return self.session.items(Orphan, lambda _last, _count: call, key=lambda item: keys.row_key(item.url))
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: Selection | None = None) -> RecordBatchReader:
         """See `DocumentStore.to_arrow`; batches are made here, of what the server sends."""
-        self._session.connections.check_open()
+        self.session.connections.check_open()
         from docstore.archives.arrow import to_arrow
 
         return to_arrow(self, columns, where)
 
     # --- maintenance
 
-    def acknowledge_lost(self) -> int:
-        """See `DocumentStore.acknowledge_lost`."""
-        return self._session.ask(Call("POST", "/v1/lost/acknowledge", int, "acknowledged", message={}, writes=True))
+    stats = endpoint(DocumentStore.stats, "GET", "/v1/stats")
+    codec_stats = endpoint(DocumentStore.codec_stats, "GET", "/v1/codec-stats")
+    stored_bytes = endpoint(DocumentStore.stored_bytes, "GET", "/v1/stored-bytes", "stored_bytes")
+    acknowledge_lost = endpoint(
+        DocumentStore.acknowledge_lost, "POST", "/v1/lost/acknowledge", "acknowledged", role=Role.ADMIN
+    )
 
-    def stats(self) -> dict[str, Any]:
-        """See `DocumentStore.stats`."""
-        return self._session.ask(Call("GET", "/v1/stats", dict[str, Any]))
-
-    def codec_stats(self) -> dict[str, dict[str, int]]:
-        """See `DocumentStore.codec_stats`."""
-        return self._session.ask(Call("GET", "/v1/codec-stats", dict[str, dict[str, int]]))
-
-    def stored_bytes(self) -> int:
-        """See `DocumentStore.stored_bytes`."""
-        return self._session.ask(Call("GET", "/v1/stored-bytes", int, "stored_bytes"))
-
-    @checked
-    def compact(
-        self,
-        *,
-        tablets: Sequence[int] | None = None,
-        level: str = "fast",
-        full: bool = False,
-        dry_run: bool = False,
-        on_progress: Callable[[int, int], None] | None = None,
-    ) -> CompactionReport:
-        """See `DocumentStore.compact`; a job of the server."""
-        numbers = None if tablets is None else list(tablets)
-        options = {"tablets": numbers, "level": level, "full": full, "dry_run": dry_run}
+    @as_in(DocumentStore.compact)
+    def compact(self, *, on_progress: Callable[[int, int], None] | None = None, **options: Any) -> CompactionReport:
+        """A job of the server."""
         return self.run_job("compact", options, CompactionReport, bytes_done(on_progress))
 
     @checked
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
         """See `DocumentStore.backup`; a job of the server, into a folder of the server's machine."""
-        where = str(Path(folder).absolute()) if self._session.address.is_local else str(folder)
+        where = str(Path(folder).absolute()) if self.session.address.is_local else str(folder)
         return self.run_job("backup", {"folder": where}, BackupReport, bytes_done(on_progress))
 
-    @checked
-    def delete_crawl(
-        self,
-        crawl: str,
-        *,
-        prefix: str | None = None,
-        purge: bool = False,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> int:
-        """See `DocumentStore.delete_crawl`; a job of the server."""
+    @as_in(DocumentStore.delete_crawl)
+    def delete_crawl(self, crawl: str, *, on_progress: Callable[[int], None] | None = None, **options: Any) -> int:
+        """A job of the server."""
         show = None if on_progress is None else lambda _stage, done, _total: on_progress(done)
-        return self.run_job("delete-crawl", {"crawl": crawl, "prefix": prefix, "purge": purge}, int, show)
+        return self.run_job("delete-crawl", {"crawl": crawl, **options}, int, show)
 
     def run_job(
         self,
@@ -569,15 +437,15 @@ class RemoteStore:
             StoreUnavailable: it was stopped on the server, or one of its kind is running.
         """
         message = {"kind": kind, "options": {name: value for name, value in options.items() if value is not None}}
-        job = self._session.ask(Call("POST", "/v1/jobs", Job, message=plain(message), writes=True))
+        job = self.session.ask(Call("POST", "/v1/jobs", Job, message=plain(message), writes=True))
         try:
             while job.state == "running":
                 if on_progress is not None and job.stage:
                     on_progress(job.stage, job.done, job.total)
                 query = {"wait_seconds": WATCH_SECONDS, "revision": job.revision}
-                job = self._session.ask(Call("GET", f"/v1/jobs/{job.id}", Job, query=query))
+                job = self.session.ask(Call("GET", f"/v1/jobs/{job.id}", Job, query=query))
         except KeyboardInterrupt:
-            self._session.ask(Call("DELETE", f"/v1/jobs/{job.id}", Job, writes=True))
+            self.session.ask(Call("DELETE", f"/v1/jobs/{job.id}", Job, writes=True))
             raise
         if on_progress is not None and job.stage:
             on_progress(job.stage, job.done, job.total)
@@ -591,3 +459,170 @@ class RemoteStore:
 def bytes_done(on_progress: Callable[[int, int], None] | None) -> Callable[[str, int, int], None] | None:
     """Progress of a job that has one stage."""
     return None if on_progress is None else lambda _stage, done, total: on_progress(done, total)
+
+
+# --- cells
+
+
+class RemoteCells:
+    """Cells of page rows.  Thread-safe.
+
+    Args:
+        session: of all calls.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @staticmethod
+    def row_key(url_or_row_key: str | bytes) -> bytes:
+        """See `CellStore.row_key`."""
+        return url_or_row_key if isinstance(url_or_row_key, bytes) else keys.row_key(url_or_row_key)
+
+    def slices(
+        self,
+        url_or_row_key: str | bytes,
+        *,
+        families: tuple[str, ...] | None = None,
+        spec: ReadSpec | None = None,
+    ) -> Iterator[Cell]:
+        """See `CellStore.slices`."""
+        wanted = ReadSpec(None if families is None else checked_families(families)) if spec is None else spec
+        return slices(self.session, url_or_row_key, wanted)
+
+    read_row = endpoint(CellStore.read_row, "POST", "/v1/cells/read", "row")
+
+    def scan(
+        self,
+        *,
+        prefix: str | None = None,
+        host: str | None = None,
+        start: bytes = b"",
+        end: bytes | None = None,
+        qualifier_regex: str | None = None,
+        limit: int | None = None,
+        spec: ReadSpec = ReadSpec(),
+    ) -> Iterator[Row]:
+        """See `CellStore.scan`; a scan that is cut off goes on after the last row."""
+        wanted = {"prefix": prefix, "host": host, "start": start, "end": end, "qualifier_regex": qualifier_regex}
+        message = {**wanted, "spec": checked_spec(spec)}
+
+        def rest(last: Row | None, count: int) -> Call | None:
+            left = None if limit is None else limit - count
+            after = None if last is None else last.row_key
+            is_done = left is not None and left <= 0
+            return (
+                None if is_done else Call("POST", "/v1/cells/scan", message={**message, "after": after, "limit": left})
+            )
+
+        return self.session.items(Row, rest)
+
+    def apply(self, url_or_row_key: str | bytes, mutations: Sequence[Mutation]) -> None:
+        """See `CellStore.apply`."""
+        return _apply(self.session, [(url_or_row_key, mutations)])
+
+    def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
+        """See `CellStore.apply_many`."""
+        return _apply(self.session, rows)
+
+    check_and_mutate = endpoint(
+        CellStore.check_and_mutate, "POST", "/v1/cells/check-and-mutate", "held", role=Role.WRITE, is_long=True
+    )
+    read_modify_write = endpoint(
+        CellStore.read_modify_write, "POST", "/v1/cells/read-modify-write", "cells", role=Role.WRITE, is_long=True
+    )
+    put_notes = endpoint(CellStore.put_notes, "POST", "/v1/notes", "changed", role=Role.WRITE, is_long=True)
+
+
+def _row_fields(url_or_row_key: str | bytes) -> dict[str, object]:
+    return {TWO_NAMES["url_or_row_key"][isinstance(url_or_row_key, bytes)]: url_or_row_key}
+
+
+def slices(session: Session, url_or_row_key: str | bytes, spec: ReadSpec) -> Iterator[Cell]:
+    """The cells of a row, in as many requests as they take."""
+    row, wanted = _row_fields(url_or_row_key), checked_spec(spec)
+
+    def rest(last: Cell | None, _count: int) -> Call:
+        after = wanted.after if last is None else Position(last.family, last.qualifier, last.timestamp)
+        return Call("POST", "/v1/cells/slices", message={**row, "spec": wanted._replace(after=after)})
+
+    return session.items(Cell, rest)
+
+
+def _apply(session: Session, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
+    message = {"rows": [{**_row_fields(row), "mutations": plain(list(mutations))} for row, mutations in rows]}
+    return session.ask(Call("POST", "/v1/cells/apply", message=message, writes=True))
+
+
+# --- pages of a group: which are refused without being sent, and how many go into one request
+
+ROOM_BYTES = 4096
+"""Of a request, for what is not pages."""
+
+
+def sent_options(**options: Unpack[PutOptions]) -> dict[str, object]:
+    """How pages are written, as fields of a message; without policies the server takes its schema's.
+
+    Raises:
+        InvalidArgument: `policies` names no verdict or no policy.
+    """
+    chosen = WriteOptions.of((), **options)
+    sent = {str(kind): str(policy) for kind, policy in chosen.policies.items()}
+    return {**chosen._asdict(), "policies": None if options.get("policies") is None else sent}
+
+
+def as_page(given: Page | tuple[str, bytes]) -> Page:
+    """A page, of a (url, body) pair too."""
+    return given if isinstance(given, Page) else Page(*given)
+
+
+def timed(page: Page) -> Page:
+    """A page that says when it was fetched: sent twice, it makes one capture."""
+    return page if page.fetched_at is not None else page._replace(fetched_at=time.time_ns() // 1000)
+
+
+def refusal_of(page: Page) -> PutResult | None:
+    """The result of a page that cannot even be sent; None if the server is to judge."""
+    error = refusal_of_fields(page)
+    if not error and page.fetched_at is not None:
+        error = refusal_of_time(page.fetched_at, 0, any_time=True)
+    return _refused(page, error) if error else None
+
+
+def refusal_of_length(page: Page, limits: Limits) -> PutResult | None:
+    """The result of a page that is too long for a request; None if it is not."""
+    length = weight(page)
+    if length <= limits.request_bytes - ROOM_BYTES:
+        return None
+    limit = f"the server takes {limits.request_bytes} in one request; `docstore serve --max-request-bytes` sets more"
+    return _refused(page, f"the page takes {length} bytes, and {limit}")
+
+
+def _refused(page: Page, error: str) -> PutResult:
+    return PutResult(str(page.url), 0, Verdict(VerdictKind.NEW), Previous.NONE, 0.0, STORED_REFUSED, error)
+
+
+def at_micros(at: Time | None) -> int | None:
+    """A time as the server reads it."""
+    return None if at is None else micros(at)
+
+
+def url_batches(urls: Iterable[str], limits: Limits, most: int | None = None) -> Iterator[list[str]]:
+    """URLs in lists, each fit for a request; `most` of a list, if the answer holds fewer than the request."""
+    most = limits.urls if most is None else min(most, limits.urls)
+    return batches(urls, lambda url: 8 + len(url.encode("utf-8", "surrogatepass")), most, limits.call_bytes)
+
+
+def batches(items: Iterable[_T], size_bytes: Callable[[_T], int], most: int, request_bytes: int) -> Iterator[list[_T]]:
+    """Items in lists, each fit for a request, by their number and bytes; an item that is too long goes alone."""
+    batch: list[_T] = []
+    batch_bytes = 0
+    for item in items:
+        length = size_bytes(item)
+        if batch and (len(batch) >= most or batch_bytes + length > request_bytes - ROOM_BYTES):
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(item)
+        batch_bytes += length
+    if batch:
+        yield batch

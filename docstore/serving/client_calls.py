@@ -1,46 +1,173 @@
-"""What the requests of the client hold, and the calls for cells, which have the interface of `CellStore`."""
+"""The calls that a server answers, each declared once by the store's own method; and records that only a server has.
 
-# mypy: disable-error-code="no-any-return"
-# `Session.ask` has read each answer as the type that its `Call` names.
+`RemoteStore` and `RemoteCells` list the calls.  The client sends the arguments of the method, the server reads them and
+calls the same method, and the OpenAPI shows them: names, types, defaults and the type of the answer are written in its
+signature alone.  What has a body, is a stream or a job, or comes in parts is no such call: the client has a method for
+it, and the server a route (`routes.py`).
+"""
 
 from __future__ import annotations
 
+import enum
+import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import typing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, TypeVar, Unpack
+from functools import cached_property, partial, wraps
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
-from docstore.model import keys
-from docstore.model.capture import STORED_REFUSED
-from docstore.model.plain import plain, shown, shown_times
-from docstore.model.types import (
-    Append,
-    Cell,
-    Condition,
-    Increment,
-    Mutation,
-    Note,
-    Page,
-    Position,
-    Previous,
-    PutOptions,
-    PutResult,
-    ReadSpec,
-    Time,
-    Verdict,
-    VerdictKind,
-    WriteOptions,
-    checked_families,
-    checked_spec,
-    micros,
-    refusal_of_fields,
-    refusal_of_time,
-)
-from docstore.reading.cells import Row, scan_range
-from docstore.serving.client_http import Call, Session
-from docstore.serving.wire import weight
+from docstore.model.arguments import checked
+from docstore.model.errors import InvalidArgument
+from docstore.model.plain import TIMES, plain, shown, shown_times
+from docstore.model.types import ReadSpec, Verdict, checked_spec, micros
+from docstore.reading.collapse import Similar
+from docstore.serving.client_http import Call
+from docstore.serving.wire import SENT_AS
+from docstore.store import DocumentStore
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+
+class Role(enum.IntEnum):
+    """What a request may do; each role may what the ones before it may."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+    ADMIN = 3
+
+
+# --- a call: a method of the store, and the route that answers it
+
+TWO_NAMES: Final[Mapping[str, tuple[str, str]]] = {"url_or_row_key": ("url", "row_key"), "page": ("url", "body")}
+"""Arguments that are a URL or bytes, and the names under which a URL and bytes travel."""
+
+
+class Endpoint:
+    """A method of the store, and where a server answers it.
+
+    Args:
+        method: of `DocumentStore` or `CellStore`.
+        verb, path: of the request.  Arguments are fields of the message of a POST, and else parameters of the query.
+        field: the name of the result in the answer; "" if the result is the whole answer.
+        role: that a client needs; a call that needs more than READ changes the store.
+        may_be_absent: a result of None is answered 404.
+        is_long: the message may hold bodies or values.
+    """
+
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        verb: str,
+        path: str,
+        field: str = "",
+        *,
+        role: Role = Role.READ,
+        may_be_absent: bool = False,
+        is_long: bool = False,
+    ) -> None:
+        self.method = method
+        self.verb = verb
+        self.path = path
+        self.field = field
+        self.role = role
+        self.may_be_absent = may_be_absent
+        self.is_long = is_long
+        self._signature = inspect.signature(method)
+
+    @cached_property
+    def types(self) -> dict[str, Any]:
+        """The types of the arguments as they travel, and of the result as `return`."""
+        return typing.get_type_hints(inspect.unwrap(self.method), localns={**SENT_AS, "Similar": Similar})
+
+    @property
+    def gives(self) -> Any:
+        """The type of the result; None for none."""
+        kind = self.types["return"]
+        return None if kind is type(None) else typing.get_args(kind)[0] if self.may_be_absent else kind
+
+    @cached_property
+    def parameters(self) -> list[inspect.Parameter]:
+        """The arguments as a request has them: their names, types and defaults."""
+        found: list[inspect.Parameter] = []
+        for parameter in list(self._signature.parameters.values())[1:]:
+            kinds: dict[str, Any] = {parameter.name: self.types[parameter.name]}
+            if parameter.name in TWO_NAMES:
+                parameter = parameter.replace(default=None)
+                kinds = dict(zip(TWO_NAMES[parameter.name], (str | None, bytes | None), strict=True))
+            named = parameter.replace(kind=parameter.KEYWORD_ONLY)
+            found += [named.replace(name=name, annotation=kind) for name, kind in kinds.items()]
+        return found
+
+    def call(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Call:
+        """What the client asks.
+
+        Raises:
+            InvalidArgument: an argument cannot be sent.
+        """
+        sent: dict[str, Any] = {}
+        for name, value in list(self._signature.bind(None, *args, **named).arguments.items())[1:]:
+            if name in TWO_NAMES:
+                name = TWO_NAMES[name][not isinstance(value, str)]
+                value = bytes(value) if isinstance(value, memoryview) else value
+            elif name in TIMES and value is not None:
+                value = micros(value)
+            elif isinstance(value, ReadSpec):
+                value = checked_spec(value)
+            sent[name] = value
+        call = Call(self.verb, self.path, self.gives, self.field, writes=self.role > Role.READ)
+        call = call._replace(may_be_absent=self.may_be_absent)
+        return call._replace(message=plain(sent)) if self.verb == "POST" else call._replace(query=sent)
+
+    def bound(self, store: DocumentStore, given: Mapping[str, Any]) -> Callable[[], Any]:
+        """The method with the arguments that the server has read.
+
+        Raises:
+            InvalidArgument: an argument with two names has come under both, or under neither.
+        """
+        named = dict(given)
+        for name, both in TWO_NAMES.items():
+            if name in self._signature.parameters:
+                values = [value for one in both if (value := named.pop(one, None)) is not None]
+                if len(values) != 1:
+                    raise InvalidArgument(f"give {both[0]} or {both[1]}: one of them")
+                named[name] = values[0]
+        name = self.method.__name__
+        return partial(getattr(store if hasattr(DocumentStore, name) else store.cells, name), **named)
+
+
+def endpoint(
+    method: Callable[Concatenate[Any, _P], _T], verb: str, path: str, field: str = "", **options: Any
+) -> Callable[Concatenate[Any, _P], _T]:
+    """The method of the client that asks the server for what a method of the store gives; see `Endpoint`."""
+    declared = Endpoint(method, verb, path, field, **options)
+
+    @wraps(method)
+    def ask(remote: Any, /, *args: _P.args, **named: _P.kwargs) -> Any:
+        return remote.session.ask(declared.call(args, named))
+
+    vars(ask)["endpoint"] = declared
+    return checked(ask)
+
+
+def as_in(
+    method: Callable[Concatenate[Any, _P], _T],
+) -> Callable[[Callable[..., Any]], Callable[Concatenate[Any, _P], _T]]:
+    """Give a method of the client the signature and the docstring of the store's, and check its arguments by them."""
+
+    def declared(own: Callable[..., Any]) -> Callable[Concatenate[Any, _P], _T]:
+        found: Callable[Concatenate[Any, _P], _T] = checked(wraps(method)(own))
+        return found
+
+    return declared
+
+
+def endpoint_of(method: object) -> Endpoint | None:
+    """What `endpoint` declares of a method of the client; None if it is none of these."""
+    return getattr(method, "endpoint", None)
+
 
 # --- what the server says of itself
 
@@ -124,204 +251,3 @@ class Rejected(NamedTuple):
     url: str
     timestamp: int
     verdict: Verdict
-
-
-def at_micros(at: Time | None) -> int | None:
-    """A time as the server reads it."""
-    return None if at is None else micros(at)
-
-
-def checked_url(url: str) -> str:
-    """A URL that has a row key, fit to be sent: lone surrogates are read as U+FFFD, as the store reads them.
-
-    Raises:
-        InvalidArgument: the store would refuse it.
-    """
-    keys.row_key(url)
-    return url.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def url_batches(urls: Iterable[str], limits: Limits, most: int | None = None) -> Iterator[list[str]]:
-    """URLs in lists, each fit for a request; `most` of a list, if the answer holds fewer than the request."""
-    most = limits.urls if most is None else min(most, limits.urls)
-    return batches(urls, lambda url: 8 + len(url.encode("utf-8", "surrogatepass")), most, limits.call_bytes)
-
-
-def batches(items: Iterable[_T], size_bytes: Callable[[_T], int], most: int, request_bytes: int) -> Iterator[list[_T]]:
-    """Items in lists, each fit for a request, by their number and bytes; an item that is too long goes alone."""
-    batch: list[_T] = []
-    batch_bytes = 0
-    for item in items:
-        length = size_bytes(item)
-        if batch and (len(batch) >= most or batch_bytes + length > request_bytes - ROOM_BYTES):
-            yield batch
-            batch, batch_bytes = [], 0
-        batch.append(item)
-        batch_bytes += length
-    if batch:
-        yield batch
-
-
-# --- cells
-
-
-class RemoteCells:
-    """Cells of page rows.  Thread-safe.
-
-    Args:
-        session: of all calls.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    @staticmethod
-    def row_key(url_or_row_key: str | bytes) -> bytes:
-        """See `CellStore.row_key`."""
-        return url_or_row_key if isinstance(url_or_row_key, bytes) else keys.row_key(url_or_row_key)
-
-    def slices(
-        self,
-        url_or_row_key: str | bytes,
-        *,
-        families: tuple[str, ...] | None = None,
-        spec: ReadSpec | None = None,
-    ) -> Iterator[Cell]:
-        """See `CellStore.slices`."""
-        wanted = ReadSpec(None if families is None else checked_families(families)) if spec is None else spec
-        return slices(self._session, url_or_row_key, wanted)
-
-    def read_row(self, url_or_row_key: str | bytes, spec: ReadSpec = ReadSpec()) -> Row | None:
-        """See `CellStore.read_row`."""
-        message = {**_row_fields(url_or_row_key), "spec": checked_spec(spec)}
-        return self._session.ask(Call("POST", "/v1/cells/read", Row | None, "row", message=message))
-
-    def scan(
-        self,
-        *,
-        prefix: str | None = None,
-        host: str | None = None,
-        start: bytes = b"",
-        end: bytes | None = None,
-        qualifier_regex: str | None = None,
-        limit: int | None = None,
-        spec: ReadSpec = ReadSpec(),
-    ) -> Iterator[Row]:
-        """See `CellStore.scan`; a scan that is cut off goes on after the last row."""
-        scan_range(prefix, host, start, end)
-        wanted = {"prefix": prefix, "host": host, "start": start, "end": end, "qualifier_regex": qualifier_regex}
-        message = {**wanted, "spec": checked_spec(spec)}
-
-        def rest(last: Row | None, count: int) -> Call | None:
-            left = None if limit is None else limit - count
-            after = None if last is None else last.row_key
-            is_done = left is not None and left <= 0
-            return (
-                None if is_done else Call("POST", "/v1/cells/scan", message={**message, "after": after, "limit": left})
-            )
-
-        return self._session.items(Row, rest)
-
-    def apply(self, url_or_row_key: str | bytes, mutations: Sequence[Mutation]) -> None:
-        """See `CellStore.apply`."""
-        return _apply(self._session, [(url_or_row_key, mutations)])
-
-    def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
-        """See `CellStore.apply_many`."""
-        return _apply(self._session, rows)
-
-    def check_and_mutate(
-        self,
-        url_or_row_key: str | bytes,
-        condition: Condition,
-        then: Sequence[Mutation],
-        otherwise: Sequence[Mutation] = (),
-    ) -> bool:
-        """See `CellStore.check_and_mutate`."""
-        changes = {"then": plain(list(then)), "otherwise": plain(list(otherwise))}
-        message = {**_row_fields(url_or_row_key), "condition": condition, **changes}
-        return self._session.ask(Call("POST", "/v1/cells/check-and-mutate", bool, "held", message=message, writes=True))
-
-    def read_modify_write(self, url_or_row_key: str | bytes, rules: Sequence[Append | Increment]) -> list[Cell]:
-        """See `CellStore.read_modify_write`."""
-        message = {**_row_fields(url_or_row_key), "rules": plain(list(rules))}
-        return self._session.ask(
-            Call("POST", "/v1/cells/read-modify-write", list[Cell], "cells", message=message, writes=True)
-        )
-
-    def put_notes(self, notes: Sequence[Note]) -> int:
-        """See `CellStore.put_notes`."""
-        message = {"notes": [note._replace(url=_checked_row(note.url)) for note in notes]}
-        return self._session.ask(Call("POST", "/v1/notes", int, "changed", message=message, writes=True))
-
-
-def _checked_row(url_or_row_key: str | bytes) -> str | bytes:
-    return url_or_row_key if isinstance(url_or_row_key, bytes) else checked_url(url_or_row_key)
-
-
-def _row_fields(url_or_row_key: str | bytes) -> dict[str, object]:
-    return {"row_key" if isinstance(url_or_row_key, bytes) else "url": _checked_row(url_or_row_key)}
-
-
-def slices(session: Session, url_or_row_key: str | bytes, spec: ReadSpec) -> Iterator[Cell]:
-    """The cells of a row, in as many requests as they take."""
-    row, wanted = _row_fields(url_or_row_key), checked_spec(spec)
-
-    def rest(last: Cell | None, _count: int) -> Call:
-        after = wanted.after if last is None else Position(last.family, last.qualifier, last.timestamp)
-        return Call("POST", "/v1/cells/slices", message={**row, "spec": wanted._replace(after=after)})
-
-    return session.items(Cell, rest)
-
-
-def _apply(session: Session, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
-    message = {"rows": [{**_row_fields(row), "mutations": plain(list(mutations))} for row, mutations in rows]}
-    return session.ask(Call("POST", "/v1/cells/apply", message=message, writes=True))
-
-
-# --- pages of a group: which are refused without being sent, and how many go into one request
-
-ROOM_BYTES = 4096
-"""Of a request, for what is not pages."""
-
-
-def sent_options(**options: Unpack[PutOptions]) -> dict[str, object]:
-    """How pages are written, as fields of a message; without policies the server takes its schema's.
-
-    Raises:
-        InvalidArgument: `policies` names no verdict or no policy.
-    """
-    chosen = WriteOptions.of((), **options)
-    sent = {str(kind): str(policy) for kind, policy in chosen.policies.items()}
-    return {**chosen._asdict(), "policies": None if options.get("policies") is None else sent}
-
-
-def as_page(given: Page | tuple[str, bytes]) -> Page:
-    """A page, of a (url, body) pair too."""
-    return given if isinstance(given, Page) else Page(*given)
-
-
-def timed(page: Page) -> Page:
-    """A page that says when it was fetched: sent twice, it makes one capture."""
-    return page if page.fetched_at is not None else page._replace(fetched_at=time.time_ns() // 1000)
-
-
-def refusal_of(page: Page) -> PutResult | None:
-    """The result of a page that cannot even be sent; None if the server is to judge."""
-    error = refusal_of_fields(page)
-    if not error and page.fetched_at is not None:
-        error = refusal_of_time(page.fetched_at, 0, any_time=True)
-    return _refused(page, error) if error else None
-
-
-def refusal_of_length(page: Page, limits: Limits) -> PutResult | None:
-    """The result of a page that is too long for a request; None if it is not."""
-    length = weight(page)
-    if length <= limits.request_bytes - ROOM_BYTES:
-        return None
-    limit = f"the server takes {limits.request_bytes} in one request; `docstore serve --max-request-bytes` sets more"
-    return _refused(page, f"the page takes {length} bytes, and {limit}")
-
-
-def _refused(page: Page, error: str) -> PutResult:
-    return PutResult(str(page.url), 0, Verdict(VerdictKind.NEW), Previous.NONE, 0.0, STORED_REFUSED, error)

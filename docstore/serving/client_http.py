@@ -403,11 +403,7 @@ class Session:
     # --- pieces
 
     def _request(self, call: Call, accept: str) -> Request:
-        """What is sent for a call; its key is the same however often it is sent.
-
-        Raises:
-            InvalidArgument: an argument cannot be sent.
-        """
+        """What is sent for a call; its key is the same however often it is sent."""
         headers = {**self._common, "accept": accept}
         body = None
         if call.message is not None:
@@ -419,10 +415,7 @@ class Session:
         if call.writes:
             headers["idempotency-key"] = f"{self.boot or 'unknown'}.{secrets.token_hex(16)}"
         query = {name: _parameter(value) for name, value in call.query.items() if value is not None}
-        try:
-            target = self.address.prefix + call.path + (f"?{urlencode(query)}" if query else "")
-        except UnicodeEncodeError as error:
-            raise InvalidArgument(f"an argument has a lone surrogate and cannot be sent: {error}") from error
+        target = self.address.prefix + call.path + (f"?{urlencode(query)}" if query else "")
         return Request(call.method, target, headers, body)
 
     def _whole(self, head: http.client.HTTPResponse) -> Answer:
@@ -477,7 +470,11 @@ def _plain(headers: Any, raw: bytes) -> Any:
 
 
 def _parameter(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """A parameter of a query.  A lone surrogate becomes U+FFFD, as which the store reads it in a URL."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _class(given: Any) -> object:

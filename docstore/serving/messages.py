@@ -16,7 +16,8 @@ from urllib.parse import unquote_to_bytes
 
 import zstandard
 
-from docstore.serving.request import LONG_BYTES, ZSTD, Refusal, RequestContext, Response, Role, failure
+from docstore.serving.client_calls import Role
+from docstore.serving.request import LONG_BYTES, ZSTD, Refusal, RequestContext, Response, failure
 from docstore.serving.service import Service
 from docstore.serving.wire import (
     FRAMES,

@@ -29,7 +29,7 @@ from docstore.reports.measures import measures
 from docstore.reports.survey import Survey
 from docstore.reports.worddiff import Change, Piece, word_diff
 from docstore.serving.archive_captures import END_OF_TIMES, digits14
-from docstore.serving.client_calls import Job
+from docstore.serving.client_calls import Job, Role
 from docstore.serving.messages import Route, read_pairs
 from docstore.serving.request import (
     CHALLENGE,
@@ -37,7 +37,6 @@ from docstore.serving.request import (
     Refusal,
     RequestContext,
     Response,
-    Role,
     failure,
 )
 from docstore.serving.routes import place_after_key

@@ -12,7 +12,6 @@ import asyncio
 import base64
 import binascii
 import contextlib
-import enum
 import hashlib
 import hmac
 import ipaddress
@@ -27,6 +26,7 @@ import zstandard
 from blake3 import blake3
 
 from docstore.model.errors import DocstoreError, InvalidArgument, StoreUnavailable
+from docstore.serving.client_calls import Role
 from docstore.serving.settings import Limits, Settings
 from docstore.serving.wire import ABSENT, error_fields, status_of
 
@@ -38,15 +38,6 @@ Send = Callable[[Any], Awaitable[None]]
 SHORTEST_TOKEN = 16
 CHALLENGE = 'Basic realm="docstore", charset="UTF-8"'
 """Lets a browser ask for a name and a password."""
-
-
-class Role(enum.IntEnum):
-    """What a request may do; each role may what the ones before it may."""
-
-    NONE = 0
-    READ = 1
-    WRITE = 2
-    ADMIN = 3
 
 
 class Tokens:

@@ -5,41 +5,27 @@ Each calls the public class of a store.  Expressions of strangers run in RE2, wh
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any, Final, NamedTuple, Unpack
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, Unpack
 
 from blake3 import blake3
 
 from docstore.model import capture, keys
 from docstore.model.errors import InvalidArgument
-from docstore.model.plain import shown
+from docstore.model.plain import shown_times
 from docstore.model.pointers import PagePointer, parse_place, place_after
-from docstore.model.types import (
-    Append,
-    Cell,
-    Condition,
-    DeleteCells,
-    DeleteFamily,
-    DeleteRow,
-    Increment,
-    Note,
-    Page,
-    PutOptions,
-    PutResult,
-    ReadSpec,
-    Schema,
-    SetCell,
-)
+from docstore.model.types import Mutation, Page, PutOptions, PutResult, ReadSpec, Schema, SetCell
 from docstore.reading import queries
 from docstore.reading.cells import Row, scan_range
-from docstore.reading.collapse import Similar
-from docstore.reading.documents import MARKDOWN_FAMILIES, Document, rejection_of
+from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults
 from docstore.serving.archive_cdx import compiled_expression
-from docstore.serving.client_calls import About, Job, Limits, Listed, Rejected
+from docstore.serving.client import RemoteCells, RemoteStore
+from docstore.serving.client_calls import About, Endpoint, Job, Limits, Listed, Rejected, Role, endpoint_of
 from docstore.serving.messages import (
     PAUSE,
     Parameter,
@@ -58,15 +44,15 @@ from docstore.serving.request import (
     Refusal,
     RequestContext,
     Response,
-    Role,
     absent,
-    busy,
     check_role,
     failure,
 )
 from docstore.serving.service import Service
 from docstore.serving.wire import JSON, to_json
 from docstore.version import __version__
+
+_T = TypeVar("_T")
 
 # --- the store as a whole
 
@@ -88,40 +74,12 @@ async def schema(context: RequestContext, service: Service) -> Response:
     return reply(context, service.store.schema)
 
 
-@route("GET", "/v1/stats", Role.READ, gives=dict[str, Any])
-async def stats(context: RequestContext, service: Service) -> Response:
-    """Totals, verdicts, sizes and tablets."""
-    return await ask(context, service, service.store.stats)
-
-
-@route("GET", "/v1/codec-stats", Role.READ, gives=dict[str, Any])
-async def codec_stats(context: RequestContext, service: Service) -> Response:
-    """What records take on disk by column and codec; reads all segments, for one client at a time."""
-    if service.reading_all.locked():
-        raise busy("the records are being counted for another request")
-    async with service.reading_all:
-        return await ask(context, service, service.store.codec_stats)
-
-
-@route("GET", "/v1/stored-bytes", Role.READ, gives={"stored_bytes": int})
-async def stored_bytes(context: RequestContext, service: Service) -> Response:
-    """Bytes in segments."""
-    return await ask(context, service, lambda: {"stored_bytes": service.store.stored_bytes()})
-
-
 @route("GET", "/v1/lost", Role.READ, gives={"lost": list[Any], "lost_commits": list[Any], "set_aside": list[Any]})
 async def lost(context: RequestContext, service: Service) -> Response:
     """What opens of this store have found lost, until it is acknowledged."""
     opened = service.store.opened
     found = {"lost": service.store.lost, "lost_commits": opened.lost_commits, "set_aside": opened.set_aside}
     return reply(context, {name: list(values) for name, values in found.items()})
-
-
-@route("POST", "/v1/lost/acknowledge", Role.ADMIN, gives={"acknowledged": int})
-async def acknowledge_lost(context: RequestContext, service: Service) -> Response:
-    """Clear the list of what was lost."""
-    count = await service.write(service.store.acknowledge_lost)
-    return reply(context, {"acknowledged": count})
 
 
 @route("GET", "/healthz", Role.NONE, gives=dict[str, Any])
@@ -138,10 +96,6 @@ async def metrics(_context: RequestContext, service: Service) -> Response:
     """Numbers for Prometheus."""
     found = await service.read(lambda: service.metrics.text(service.store.stats()))
     return Response(200, found, {"content-type": "text/plain; version=0.0.4; charset=utf-8"})
-
-
-WHOLE: Final[list[Route]] = [about, schema, stats, codec_stats, stored_bytes, lost, acknowledge_lost]
-OPERATIONS: Final[list[Route]] = [health, metrics]
 
 
 # --- pages
@@ -284,28 +238,6 @@ async def get_body(context: RequestContext, service: Service, *, url: Url, at: A
     return Response(200, found.body, BODY_HEADERS)
 
 
-@route("GET", "/v1/page/markdown", Role.READ, gives={"markdown": str})
-async def get_markdown(context: RequestContext, service: Service, *, url: Url, at: At = None) -> Response:
-    """The main text of a page as Markdown."""
-
-    def made(found: Document | None) -> str | None:
-        return None if found is None else found.markdown
-
-    markdown = await service.read_page(made, url, at, MARKDOWN_FAMILIES)
-    if markdown is None:
-        raise absent(url)
-    return reply(context, {"markdown": markdown})
-
-
-@route("DELETE", "/v1/page", Role.WRITE, gives={"deleted": bool})
-async def delete_page(context: RequestContext, service: Service, *, url: Url, purge: bool = False) -> Response:
-    """Delete a page with all its versions; `purge` takes the role admin."""
-    if purge:
-        check_role(context, Role.ADMIN)
-    deleted = await service.write(partial(service.store.delete, url, purge=purge), takes_room=False)
-    return reply(context, {"deleted": deleted})
-
-
 @route("POST", "/v1/pages/get", Role.READ, streams=True)
 async def get_pages(
     context: RequestContext,
@@ -321,65 +253,10 @@ async def get_pages(
     return await stream(context, service, lambda: service.store.get_many(urls, at=at, families=wanted))
 
 
-@route("GET", "/v1/history", Role.READ, gives={"captures": list[Document]})
-async def history(context: RequestContext, service: Service, *, url: Url) -> Response:
-    """Every live capture of a page, without bodies or text."""
-    return await ask(context, service, lambda: {"captures": service.store.history(url)})
-
-
-@route("GET", "/v1/validators", Role.READ, gives={"etag": str, "last_modified": str, "last_visit": int})
-async def validators(context: RequestContext, service: Service, *, url: Url) -> Response:
-    """What a conditional request to the page's site sends."""
-    found: Any = await service.read_of_page(url, lambda: service.store.validators(url))
-    if found is None:
-        raise absent(url)
-    return reply(context, found if wants_msgpack(context) else {name: shown(name, one) for name, one in found.items()})
-
-
 @route("GET", "/v1/anchors", Role.READ, streams=True)
 async def anchors(context: RequestContext, service: Service, *, url: Url) -> Response:
     """Texts of links to a page, by linking URL."""
     return await stream(context, service, lambda: service.store.anchors(url))
-
-
-@route("POST", "/v1/anchors", Role.WRITE, gives={})
-async def add_anchor(
-    context: RequestContext,
-    service: Service,
-    *,
-    target_url: str,
-    source_url: str,
-    text: str,
-    seen_at: int | None = None,
-    any_time: bool = False,
-) -> Response:
-    """Record that a page links to another."""
-    await service.write(partial(service.store.add_anchor, target_url, source_url, text, seen_at, any_time=any_time))
-    return reply(context, {})
-
-
-MOST_SIMILAR: Final = 1000
-
-
-@route("POST", "/v1/similar", Role.READ, gives={"similar": list[Similar]}, is_long=True)
-async def similar(
-    context: RequestContext,
-    service: Service,
-    *,
-    url: str | None = None,
-    body: bytes | None = None,
-    threshold: float | None = None,
-    limit: int = 10,
-) -> Response:
-    """Pages like a stored page (`url`), or like a body that need not be stored."""
-    page = body if url is None else url
-    if page is None or (url is not None and body is not None):
-        raise InvalidArgument("give url, of a stored page, or body: one of them")
-    if limit > MOST_SIMILAR:
-        raise InvalidArgument(f"limit must be at most {MOST_SIMILAR}, not {limit}")
-    find = partial(service.store.similar, page, threshold=threshold, limit=limit)
-    encode = encoder(context)
-    return answer(context, await service.compare(lambda: encode({"similar": find()})))
 
 
 @route("POST", "/v1/snippets", Role.READ, gives={"snippets": list[Snippet | None]})
@@ -511,12 +388,6 @@ async def urls(
     return await stream(context, service, listed, lambda item: item.row_key.hex())
 
 
-PAGES: Final[list[Route]] = [
-    put_page, put_body, put_pages, put_verdicts, get_page, has_page, get_body, get_markdown, delete_page, get_pages,
-    history, validators, anchors, add_anchor, similar, snippets, search, collapse, find, rejected, orphans, urls,
-]  # fmt: skip
-
-
 async def _put_pages(
     context: RequestContext, service: Service, pages: list[Page], dry_run: bool, options: PutOptions
 ) -> Response:
@@ -560,22 +431,7 @@ def _pair(given: str, sign: str, name: str, example: str) -> tuple[str, str]:
 
 # --- cells
 
-AnyMutation = SetCell | DeleteCells | DeleteFamily | DeleteRow
 _RE2_MEMORY_BYTES: Final = 8 << 20
-
-
-@route("POST", "/v1/cells/read", Role.READ, gives={"row": Row | None})
-async def read_row(
-    context: RequestContext,
-    service: Service,
-    *,
-    spec: ReadSpec | None = None,
-    url: str | None = None,
-    row_key: bytes | None = None,
-) -> Response:
-    """The cells of one row, by `url` or `row_key`; null if it has no such cells."""
-    row = _row(url, row_key)
-    return await ask(context, service, lambda: {"row": service.store.cells.read_row(row, spec or ReadSpec())})
 
 
 @route("POST", "/v1/cells/slices", Role.READ, streams=True)
@@ -624,7 +480,7 @@ async def scan(
 class RowChange(NamedTuple):
     """Mutations of one row, by `url` or `row_key`."""
 
-    mutations: list[AnyMutation]
+    mutations: list[Mutation]
     url: str | None = None
     row_key: bytes | None = None
 
@@ -636,46 +492,6 @@ async def apply(context: RequestContext, service: Service, *, rows: list[RowChan
     takes_room = any(isinstance(change, SetCell) for _, mutations in changes for change in mutations)
     await service.write(service.store.cells.apply_many, changes, takes_room=takes_room)
     return reply(context, {})
-
-
-@route("POST", "/v1/cells/check-and-mutate", Role.WRITE, gives={"held": bool}, is_long=True)
-async def check_and_mutate(
-    context: RequestContext,
-    service: Service,
-    *,
-    condition: Condition,
-    then: list[AnyMutation],
-    otherwise: Sequence[AnyMutation] = (),
-    url: str | None = None,
-    row_key: bytes | None = None,
-) -> Response:
-    """Change a row by whether a condition holds, atomically."""
-    row = _row(url, row_key)
-    call = partial(service.store.cells.check_and_mutate, row, condition, then, otherwise)
-    return reply(context, {"held": await service.write(call, takes_room=False)})
-
-
-@route("POST", "/v1/cells/read-modify-write", Role.WRITE, gives={"cells": list[Cell]}, is_long=True)
-async def read_modify_write(
-    context: RequestContext,
-    service: Service,
-    *,
-    rules: list[Append | Increment],
-    url: str | None = None,
-    row_key: bytes | None = None,
-) -> Response:
-    """Append to or add to the newest values of columns, atomically."""
-    row = _row(url, row_key)
-    return reply(context, {"cells": await service.write(service.store.cells.read_modify_write, row, rules)})
-
-
-@route("POST", "/v1/notes", Role.WRITE, gives={"changed": int}, is_long=True)
-async def put_notes(context: RequestContext, service: Service, *, notes: list[Note]) -> Response:
-    """Set or remove what annotators say of captures; those that are gone get none."""
-    return reply(context, {"changed": await service.write(service.store.cells.put_notes, notes)})
-
-
-CELLS: Final[list[Route]] = [read_row, slices, scan, apply, check_and_mutate, read_modify_write, put_notes]
 
 
 def _row(url: str | None, row_key: bytes | None) -> str | bytes:
@@ -700,6 +516,53 @@ def _matching(rows: Iterator[Row], matches: Callable[[bytes], object], limit: in
         given += 1
         if given == limit:
             return
+
+
+# --- calls that are declared in the client: most run in a thread for readers or writers; the others say how
+
+MOST_SIMILAR: Final = 1000
+
+RUNS: Final[Mapping[str, Callable[[Service, Callable[[], _T], dict[str, Any]], Awaitable[_T]]]] = {
+    "markdown": lambda service, call, given: service.read_of_page(given["url"], call),
+    "validators": lambda service, call, given: service.read_of_page(given["url"], call),
+    "similar": lambda service, call, _given: service.compare(call),
+    "codec_stats": lambda service, call, _given: service.read_all(call),
+    "delete": lambda service, call, _given: service.write(call, takes_room=False),
+    "check_and_mutate": lambda service, call, _given: service.write(call, takes_room=False),
+}
+"""What runs a call, by the name of its method; others run in the threads of readers or writers."""
+
+
+def route_of(declared: Endpoint) -> Route:
+    """The route of a call that the client declares."""
+    name, field = declared.method.__name__, declared.field
+
+    async def function(context: RequestContext, service: Service, **given: Any) -> Response:
+        if given.get("purge"):
+            check_role(context, Role.ADMIN)
+        if name == "similar" and given["limit"] > MOST_SIMILAR:
+            raise InvalidArgument(f"limit must be at most {MOST_SIMILAR}, not {given['limit']}")
+        call, encode = declared.bound(service.store, given), encoder(context)
+
+        def encoded() -> bytes | None:
+            result = call()
+            if result is None and declared.may_be_absent:
+                return None
+            if isinstance(result, dict) and not wants_msgpack(context):
+                result = shown_times(result)
+            return encode({field: result} if field else {} if result is None else result)
+
+        runs = service.read if declared.role is Role.READ else service.write
+        raw = await (RUNS[name](service, encoded, given) if name in RUNS else runs(encoded))
+        if raw is None:
+            raise absent(given["url"])
+        return answer(context, raw)
+
+    function.__name__, function.__doc__ = name, declared.method.__doc__
+    function.__annotations__ = {one.name: one.annotation for one in declared.parameters}
+    vars(function)["__signature__"] = inspect.Signature(declared.parameters)
+    gives = {field: declared.gives} if field else declared.gives or {}
+    return Route(declared.verb, declared.path, declared.role, function, gives=gives, is_long=declared.is_long)
 
 
 # --- jobs
@@ -764,4 +627,12 @@ def _check_role_of_job(context: RequestContext, kind: str) -> None:
     check_role(context, Role.WRITE if kind == "dedup-stats" else Role.ADMIN)
 
 
-JOBS: Final[list[Route]] = [start_job, list_jobs, get_job, follow_job, cancel_job]
+ROUTES: Final[list[Route]] = [
+    *(value for value in list(globals().values()) if isinstance(value, Route)),
+    *(
+        route_of(declared)
+        for method in (*vars(RemoteStore).values(), *vars(RemoteCells).values())
+        if (declared := endpoint_of(method)) and method is not RemoteStore.get
+    ),
+]
+"""All routes.  `get` has one of its own: with an `ETag`, and without bodies for people unless they ask for them."""

@@ -79,7 +79,6 @@ class Service:
         boot: names this run of the server.
         jobs: long work on the store.
         archive_url: of the archive API, once it listens.
-        reading_all: held by a request that reads all of the store; a few of them would keep all readers for minutes.
     """
 
     def __init__(self, store: DocumentStore, settings: Settings, log: Log) -> None:
@@ -98,7 +97,7 @@ class Service:
         self._turns = asyncio.Semaphore(COMPARED_AT_A_TIME)
         self._streams: WeakSet[object] = WeakSet()
         self._writing = 0
-        self.reading_all = asyncio.Lock()
+        self._reading_all = asyncio.Lock()
         self._log = log
         self._health_lock = threading.Lock()
         self._error = ""
@@ -113,6 +112,17 @@ class Service:
     async def read(self, call: Callable[..., _T], *args: Any) -> _T:
         """Call what reads, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, call, *args)
+
+    async def read_all(self, call: Callable[[], _T]) -> _T:
+        """Call what reads all of the store: a few of these at a time would keep all readers for minutes.
+
+        Raises:
+            Refusal: 429, one is at work.
+        """
+        if self._reading_all.locked():
+            raise busy("the records are being counted for another request")
+        async with self._reading_all:
+            return await self.read(call)
 
     async def read_page(
         self,

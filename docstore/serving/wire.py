@@ -43,7 +43,7 @@ from docstore.model.errors import (
     UnsupportedFormat,
 )
 from docstore.model.plain import NAMED, TIMES, asdict, plain
-from docstore.model.types import Append, DeleteCells, DeleteFamily, DeleteRow, Increment, Policies, SetCell, micros
+from docstore.model.types import Append, DeleteCells, DeleteFamily, DeleteRow, Increment, SetCell, micros
 
 _T = TypeVar("_T")
 _Read = Callable[[Any, str], Any]
@@ -283,8 +283,8 @@ def _union_reader(inner: Sequence[Any]) -> _Read:
     if len(others) == 1:
         single = _reader(others[0])
         return lambda given, where: None if given is None else single(given, where)
-    if set(others) == {str, bytes}:  # a URL or a row key; bytes in JSON are never meant by a string here
-        return lambda given, where: _str(given, where) if type(given) is str else _bytes(given, where)
+    if set(others) <= set(_SCALARS):  # told apart by type; a string is never meant as bytes here
+        return lambda given, where: _SCALARS[type(given) if type(given) in others else others[-1]](given, where)
     if may_be_none or not set(others) <= set(_TYPE_NAMES):
         raise TypeError(f"a choice of {others} does not travel")
     readers = {_TYPE_NAMES[one]: _reader(one) for one in others}
@@ -342,8 +342,8 @@ def _enum_reader(kind: type[enum.Enum]) -> _Read:
     return read_enum
 
 
-_SENT_AS: Final = {Policies | None: dict[str, str] | None}
-"""Types of options that callers may give in several forms, of which one travels."""
+SENT_AS: Final = {"Time": int, "Policies": dict[str, str]}
+"""Types of arguments, by name, that callers may give in several forms: the form in which they travel."""
 
 
 def fields_of(kind: Any) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
@@ -369,9 +369,8 @@ def fields_of(kind: Any) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
             if parameter.default is not parameter.empty:
                 defaults[name] = parameter.default
         elif parameter.kind is parameter.VAR_KEYWORD:  # annotated with Unpack[a TypedDict]
-            options = typing.get_type_hints(typing.get_args(hints[name])[0])
-            sent = {option: _SENT_AS.get(taken, taken) for option, taken in options.items()}
-            return types_of | sent, {*types_of} - {*defaults}, defaults
+            options = typing.get_type_hints(typing.get_args(hints[name])[0], localns=SENT_AS)
+            return types_of | options, {*types_of} - {*defaults}, defaults
     return types_of, {*types_of} - {*defaults}, defaults
 
 

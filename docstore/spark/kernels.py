@@ -42,7 +42,7 @@ try:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from docstore.archives.arrow import read_batch
+    from docstore.archives.parquet import read_batch
 except ImportError as missing:
     raise missing_extra("docstore-spark", "spark", missing) from missing
 

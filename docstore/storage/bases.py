@@ -13,7 +13,7 @@ deltas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
@@ -51,59 +51,62 @@ class Base(NamedTuple):
     pointer: PagePointer
 
 
-class NewPage:
-    """Values of one capture that are stored together; see `Values.append_pages`.  Never changed.
+class NewValue:
+    """A value of a capture that is to be stored; see `Values.append_values`.  Never changed.
 
     Attributes:
         pointer: of the capture.
-        values: raw, by column: the body first, then the text.
-        relatives: what its body and text may be deltas against, the likeliest first.
-        same_body: a stored body that the page shares, which is not among its values; or an earlier page of the call
-            with the same body: if that is stored as it is, the two share its record.
-        body_name, text_name: of its body and text as bases, if they are known; else b"".
+        column: of the value.
+        raw: the value.
+        name: of the value as a base; b"" if no other value may be a delta against it.
+        bases: what it may be a delta against, the likeliest first: stored values, and earlier ones of the same call.
+            One of the same call that is a delta itself stands for its base.  None keeps a place free.
+        body: of a text: the body of its page, whose record stands directly before that of the text.  If that body is
+            an earlier value of the same call and becomes a delta, the text may be a delta against the base at the same
+            place in `bases`; if it shares a record, against any of them; else only against the body.
+        same: an earlier value of the same call with the same bytes, whose record it shares if that one is no delta.
+        frame: of a value that is stored already, as a delta against the first of its bases: that delta; else b"".
+        saves: for each base, bytes that a delta against it is thought to save elsewhere; () for none.
     """
 
-    __slots__ = ("body_name", "pointer", "relatives", "same_body", "text_name", "values")
+    __slots__ = ("bases", "body", "column", "frame", "name", "pointer", "raw", "same", "saves")
 
     def __init__(
         self,
         pointer: PagePointer,
-        values: Mapping[Column, bytes],
-        relatives: Sequence[Relative] = (),
-        same_body: NewPage | Base | None = None,
-        body_name: bytes = b"",
-        text_name: bytes = b"",
+        column: Column,
+        raw: bytes,
+        name: bytes = b"",
+        bases: Sequence[Base | NewValue | None] = (),
+        *,
+        body: NewValue | bytes | None = None,
+        same: NewValue | None = None,
+        frame: bytes = b"",
+        saves: Sequence[int] = (),
     ) -> None:
         self.pointer = pointer
-        self.values = values
-        self.relatives = relatives
-        self.same_body = same_body
-        self.body_name = body_name
-        self.text_name = text_name
+        self.column = column
+        self.raw = raw
+        self.name = name
+        self.bases = bases
+        self.body = body
+        self.same = same
+        self.frame = frame
+        self.saves = saves
 
 
-class StoredValues(NamedTuple):
-    """The values of one page, appended.
-
-    Attributes:
-        cell_values: by column.
-        bases: what body and text of a similar page can be deltas against: these values, or their bases.
-    """
-
-    cell_values: dict[Column, bytes]
-    bases: dict[Column, Base]
-
-
-class Relative(NamedTuple):
-    """What a similar page offers as bases: stored values, or a page that the same call appends earlier.
+class StoredValue(NamedTuple):
+    """A value that is appended.
 
     Attributes:
-        body, text: for a body and for a text; None if there is none.  A text becomes a delta against this one only if
-            its body becomes one against that one, or has no record of its own.
+        cell_value: for its cell.
+        base: what a value that resembles it can be a delta against: this value, or its base; None if there is none.
+        needs_base: it is a delta against that base, or shares its record, so the base needs a row.
     """
 
-    body: Base | NewPage | None
-    text: Base | NewPage | None
+    cell_value: bytes
+    base: Base | None = None
+    needs_base: bool = False
 
 
 class BaseRows:

@@ -68,12 +68,13 @@ class Memory:
     Args:
         limit: of all: bytes, or text such as "512 MB"; None for the default of a writer or reader.
         read_only: the store is open for reading only.
+        divisor: of all shares: those of a dry run come on top of those of its store.
     Attributes:
         limit_bytes: of all.
         caches: those that were made, by name of their share.
     """
 
-    def __init__(self, limit: str | int | None = None, *, read_only: bool = False) -> None:
+    def __init__(self, limit: str | int | None = None, *, read_only: bool = False, divisor: int = 1) -> None:
         self.limit_bytes = DEFAULT_BYTES[read_only] if limit is None else parse_memory(limit)
         if self.limit_bytes < LEAST_BYTES[read_only]:
             raise InvalidArgument(
@@ -82,12 +83,13 @@ class Memory:
             )
         self.caches: dict[str, LruCache[Any, Any]] = {}
         self._read_only = read_only
+        self._divisor = divisor
 
     def share(self, name: str) -> int:
         """Bytes of one share."""
         default_bytes, fixed_bytes = DEFAULT_BYTES[self._read_only], FIXED_BYTES[self._read_only]
         part = (self.limit_bytes - fixed_bytes) / (default_bytes - fixed_bytes)
-        return int(SHARES[name][self._read_only] * MB * part)
+        return int(SHARES[name][self._read_only] * MB * part / self._divisor)
 
     def cache(self, name: str, cost: Callable[[Any], int], *, holds: bool = True) -> LruCache[Any, Any]:
         """A cache that is bounded by a share.

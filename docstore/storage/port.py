@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from docstore.model.types import Durability, Mutation, Policy, PutResult, RowMutations, Schema, VerdictKind
-from docstore.storage.bases import BaseRows, NewPage, StoredValues
+from docstore.storage.bases import BaseRows, NewValue, StoredValue
 from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.reports import (
@@ -63,11 +63,8 @@ class Values(Protocol):
         """Encode a value by itself and append it; -> the value to put into its cell."""
         ...
 
-    def append_pages(self, pages: Sequence[NewPage]) -> list[StoredValues]:
-        """Encode the values of pages in the smallest way and append them.
-
-        Body and text may be deltas against what the page's relatives offer, and a text against its own body.
-        """
+    def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:
+        """Encode values in the smallest way and append them; the values of a capture are neighbours, its body first."""
         ...
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:

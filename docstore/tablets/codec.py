@@ -1,8 +1,8 @@
 """How a raw value becomes a record's payload and back: delta, dictionary or plain.
 
-Native code makes the choice and the frames (`choose` in native/frames/src/group.rs).  The only importer of zstandard.
-Must not know where records lie, nor where bases and dictionaries come from: they are handed in when encoding, and asked
-for by their checksum when decoding.
+Native code makes the choice and the frames (`choose` in native/frames/src/group.rs), for writes and for compaction.
+Does not know where records lie, nor where bases and dictionaries come from: they are given as bytes for encoding, and
+asked for by their checksum for decoding.  The only importer of zstandard.
 
 Frames are written without magic and content size, 5 to 7 bytes that a delta of 200 bytes would feel: the record's codec
 says that it is zstd, and its raw length bounds the output.
@@ -11,8 +11,7 @@ says that it is zstd, and its raw length bounds the output.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import zstandard
@@ -26,10 +25,8 @@ from docstore.model.format import (
     CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
-    RECORD_RELATED_BYTES,
 )
-from docstore.model.pointers import PagePointer
-from docstore.storage.bases import Base, value_name
+from docstore.storage.bases import Base, NewValue, value_name
 from docstore.storage.cache import LruCache, Memory
 from docstore.tablets.record import Record
 
@@ -40,9 +37,6 @@ PACK_LEVEL = 6
 _CONTENT_SIZE_BITS = 0xE0
 """Of a frame's first byte: content size present, or a single segment, which implies it."""
 
-_NOWHERE = PagePointer(0, b"")
-
-
 Resolve: TypeAlias = Callable[[bytes], bytes]
 """From the checksum of a dictionary or base to its raw bytes."""
 
@@ -51,21 +45,21 @@ class Encoded(NamedTuple):
     """What becomes part of a record.
 
     Attributes:
-        codec: one of CODEC_.
+        codec: one of CODEC_, or SAME: there is no record, because the value shares that of an earlier one.
         related: checksum of dictionary or base; else b"".  Of CODEC_ZSTD_BODY, b"": the length of the body's record is
             to be filled in.
         payload: the frame.
-        text: of a body, the frame of its text against it, if that was made in the same pass; else b"".
-        base: that it is a delta against; of a base in the same group, only name and bytes are known.
+        base: that it is a delta against: a stored one, or an earlier value of the group; for SAME, the value that has
+            the record.
     """
 
     codec: int
     related: bytes
     payload: bytes
-    text: bytes = b""
-    base: Base | None = None
+    base: Base | NewValue | None = None
 
 
+SAME = 255
 DELTA_COST = {BODY: (12, 200), MAIN: (6, 50)}
 """What a delta is weighed against, by column: below one part in so many of the raw bytes it is taken at once; another
 has to save so many bytes, for the row of its base and a second decode at every read.  zstd alone hardly ever gets a
@@ -75,31 +69,7 @@ ON_BODY_COST = (4, 100)
 MAX_THREADS = 8
 """Threads that encode the values of a group."""
 LONGEST_OWN_BODY_BYTES = 4 << 20
-MOST_OWN_BODY_SHARE = 16
-"""A body is no base of a text that is so many times shorter: each read of the text decodes all of it."""
-
-
-class NewValue(NamedTuple):
-    """A value of a group whose values are encoded together.
-
-    Attributes:
-        column: of the value.
-        raw: the value.
-        name: by which a delta names it as its base; b"" if no other value of the group may be a delta against it.
-        bases: to try, the likeliest first; a number is that of an earlier value of the group: that value, or its base
-            if it is a delta.
-        dictionary: of the column.
-        text: with a body: the text that follows it; if the body is no delta, its frame against that is made, too.
-        body: with a text: the body whose record stands directly before it, and the text's frame against that.
-    """
-
-    column: Column
-    raw: bytes
-    name: bytes = b""
-    bases: Sequence[Base | int] = ()
-    dictionary: Dictionary | None = None
-    text: bytes = b""
-    body: tuple[bytes, bytes] | None = None
+"""A longer body is no base of its text."""
 
 
 class Dictionary:
@@ -132,98 +102,71 @@ class ValueCodec:
         dictionaries: cached ones for decoding, by checksum.
 
     Args:
-        level: of zstd, in `choose`.
-        tries: bases that `choose` tries for a value at most; None for all that are offered.
-        small: a delta below one part in so many is taken at once in `choose`; 0 takes that of `DELTA_COST`.
+        level: of zstd.
+        small: a delta below one part in so many is taken at once; 0 takes that of `DELTA_COST`.
+        compares: all bases are tried, at `LEVEL`, and the best one is taken at `level`; else the first small delta.
+        guesses: a frame that looks longer than a delta is not made to its end.
         memory: a share for dictionaries that are held for reading, by all threads.
-        compares: `choose` tries all bases, at `LEVEL`, and takes the best one at `level`; else the first small delta.
     """
 
     def __init__(
         self,
         level: int = LEVEL,
         *,
-        tries: int | None = None,
         small: int = 0,
         compares: bool = False,
+        guesses: bool = True,
         memory: Memory | None = None,
     ) -> None:
-        self._level = level
-        self._tries = tries
+        self._effort = level, compares, guesses
         self._small = small
-        self._compares = compares
         self.dictionaries: LruCache[bytes, bytes] = (memory or Memory()).cache("dictionaries", len)
 
-    def choose(
-        self,
-        column: Column,
-        raw: bytes,
-        bases: Iterable[Base] = (),
-        dictionary: Dictionary | None = None,
-        *,
-        saves: Callable[[Base], int] | None = None,
-        body: bytes = b"",
-        now: Encoded | None = None,
-    ) -> Encoded:
-        """Encode one value as delta, dictionary or plain, as hard as this codec tries.
+    def encode(self, values: Sequence[NewValue], dictionaries: Sequence[Dictionary | None]) -> list[Encoded]:
+        """Encode values; native code decides on delta, dictionary or plain for each, and makes the frames.
+
+        It does so in one call without the GIL, with as many threads as there are processors.
 
         Args:
-            column: of the value.
-            raw: the value.
-            bases: to try, the likeliest first; no more are taken than are needed.
-            dictionary: of the column.
-            saves: bytes that a delta against a base is thought to save elsewhere.
-            body: with a text: the body whose record stands directly before it.
-            now: the delta that is stored: another one is looked for only if it is not small, or if all bases are
-                compared.
+            values: each after those that it names; another value that it names is no base.
+            dictionaries: of each value.
         """
-        small, cost_bytes = DELTA_COST.get(column, DELTA_COST[BODY])
-        offered: list[Base] = []
-
-        def offers() -> Iterator[tuple[bytes, bytes, int]]:
-            if now is not None and now.base is not None and not self._compares:
-                offered.append(now.base)
-                yield b"", now.payload, saves(now.base) if saves else 0
-            for base in islice(bases, self._tries):
-                offered.append(_named(base))
-                yield base.raw, b"", saves(base) if saves else 0
-
-        made = docstore_native.encode_value(
-            raw,
-            offers(),
-            None if dictionary is None else dictionary.frames,
-            body if may_be_base(body, raw) else b"",
-            (self._small or small, cost_bytes, *ON_BODY_COST),
-            self._level,
-            self._compares,
-        )
-        return _encoded(raw, dictionary, offered, made)
-
-    def choose_many(self, values: Sequence[NewValue]) -> list[Encoded]:
-        """Encode the values of a group, in order, at `LEVEL`.
-
-        Native code does it in one call without the GIL, with as many threads as there are processors.
-
-        Raises:
-            InvalidArgument: the name of a base is too short.
-        """
+        numbers = {value: number for number, value in enumerate(values)}
         tasks = []
-        for column, raw, _, bases, dictionary, text, body in values:
-            small, cost_bytes = DELTA_COST.get(column, DELTA_COST[BODY])
-            held = [base if isinstance(base, int) else _named(base).raw for base in bases]
-            its_text = text if text and may_be_base(raw, text) else b""
-            frame = body[1] if body and may_be_base(body[0], raw) else b""
+        for value, dictionary in zip(values, dictionaries, strict=True):
+            offers: list[tuple[bytes | int, bytes, int]] = []
+            for place, base in enumerate(value.bases):
+                held = numbers.get(base, b"") if isinstance(base, NewValue) else b"" if base is None else base.raw
+                offers.append((held, b"" if place else value.frame, value.saves[place] if value.saves else 0))
+            body = numbers.get(value.body) if isinstance(value.body, NewValue) else value.body
+            same = None if value.same is None else numbers.get(value.same)
+            small, cost_bytes = DELTA_COST.get(value.column, DELTA_COST[BODY])
             frames = None if dictionary is None else dictionary.frames
-            tasks.append((raw, held, frames, its_text, frame, small, cost_bytes))
+            tasks.append((value.raw, offers, frames, body, same, self._small or small, cost_bytes))
+        threads = min(processors(), MAX_THREADS)
         encoded: list[Encoded] = []
-        roots: list[Base] = []
+        roots: dict[NewValue, Base | NewValue] = {}
         """What others may be deltas against: the base of each value, or the value itself."""
-        group = docstore_native.encode_values(tasks, ON_BODY_COST, min(processors(), MAX_THREADS))
-        for value, made in zip(values, group, strict=True):
-            its_bases = [roots[base] if isinstance(base, int) else base for base in value.bases]
-            encoded.append(_encoded(value.raw, value.dictionary, its_bases, made))
-            roots.append(encoded[-1].base or Base(value.name, value.raw, b"", _NOWHERE))
+        for made in docstore_native.encode_values(tasks, ON_BODY_COST, self._effort, threads):
+            codec, number, frame = made
+            value, dictionary = values[len(encoded)], dictionaries[len(encoded)]
+            base, related = None, b""
+            if codec == SAME:
+                base = values[number]
+            elif codec == CODEC_ZSTD_DELTA:
+                base = value.bases[number]
+                base = roots[base] if isinstance(base, NewValue) else base
+                related = b"" if base is None else base.name
+            elif codec == CODEC_ZSTD_DICTIONARY:
+                related = b"" if dictionary is None else dictionary.checksum
+            encoded.append(Encoded(codec, related, frame if codec else value.raw, base))
+            roots[value] = base or value
         return encoded
+
+    def is_small(self, column: Column, frame_bytes: int, raw_bytes: int) -> bool:
+        """Whether the delta of a value is taken at once: then no further base has to be read."""
+        small = self._small or DELTA_COST.get(column, DELTA_COST[BODY])[0]
+        return 0 < frame_bytes * small < raw_bytes
 
     def decode(self, record: Record, resolve: Resolve | None = None) -> bytes:
         """The raw value of a record.
@@ -261,30 +204,6 @@ class ValueCodec:
             held = _related(checksum, resolve)
             self.dictionaries.put(checksum, held)
         return held
-
-
-def _named(base: Base) -> Base:
-    """The base, if a record can name it."""
-    if len(base.name) != RECORD_RELATED_BYTES:
-        raise InvalidArgument(f"a base is named by {RECORD_RELATED_BYTES} bytes, not {len(base.name)}")
-    return base
-
-
-def _encoded(
-    raw: bytes, dictionary: Dictionary | None, bases: Sequence[Base], made: tuple[int, int, bytes, bytes]
-) -> Encoded:
-    """What native code made of a value, with the names of what it leans on."""
-    codec, number, frame, text = made
-    base = bases[number] if codec == CODEC_ZSTD_DELTA else None
-    related = b"" if base is None else base.name
-    if codec == CODEC_ZSTD_DICTIONARY and dictionary is not None:
-        related = dictionary.checksum
-    return Encoded(codec, related, frame if codec else raw, text, base)
-
-
-def may_be_base(body: bytes, text: bytes) -> bool:
-    """Whether a text may be a delta of its own body."""
-    return len(body) <= min(LONGEST_OWN_BODY_BYTES, MOST_OWN_BODY_SHARE * len(text))
 
 
 def processors() -> int:

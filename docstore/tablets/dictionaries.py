@@ -329,7 +329,8 @@ class ScopeRows:
     """The rows of scopes, in memory: nearly every page asks for that of its site, and most sites have none.
 
     They are read at the first look-up, some 200 bytes for each site with a dictionary; then `follow` has to be told of
-    each commit.  REQUIRES: the committer's lock.
+    each commit.  In a dry run, under which another store is written, each is read when it is asked for.  REQUIRES: the
+    committer's lock.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -338,6 +339,8 @@ class ScopeRows:
 
     def get(self, row_key: bytes) -> bytes | None:
         """The value of a row."""
+        if not self._engine.caps.single_writer:
+            return self._engine.value_at("meta", row_key, MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0)
         if self._rows is None:
             rows = self._engine.scan("meta", DICTIONARY_ROW_PREFIX, _SCOPES_END)
             self._rows = {row.row_key: cell.value for row in rows for cell in row.cells}

@@ -146,6 +146,10 @@ FIRST_SEGMENT = 1 << 40
 """First segment number of a dry run, so that a ref shows which store has its record."""
 
 
+MEMORY_DIVISOR = 4
+"""The caches of a dry run take this part of those of the store, on top of them."""
+
+
 class OverlayBodies(ValueLog):
     """Segments of a temporary folder; those with lower numbers are read from `lower`."""
 
@@ -211,7 +215,7 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     """Open a temporary overlay over an open store."""
     folder = tempfile.TemporaryDirectory(prefix="docstore-dry-run-")
     path = Path(folder.name)
-    memory = Memory(max(LEAST_BYTES[0], lower.memory.limit_bytes // 2))
+    memory = Memory(max(LEAST_BYTES[0], lower.memory.limit_bytes), divisor=MEMORY_DIVISOR)
     upper = LevelDBEngine(path / ENGINE_DIRECTORY, create=True, memory=memory)
     for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
         lower.files.make_folder(path / name)

@@ -6,7 +6,7 @@ rows.  Fetching decodes in one native call; the Python code below it decodes col
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from docstore.compiled import docstore_native
@@ -21,7 +21,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Relative, StoredValues, value_name
+from docstore.storage.bases import Base, NewValue, StoredValue
 from docstore.storage.cache import LruCache, Memory
 from docstore.storage.values import (
     INLINE_TAG,
@@ -32,24 +32,10 @@ from docstore.storage.values import (
     raw_bytes_of,
     through_moves,
 )
-from docstore.tablets.codec import (
-    LONGEST_OWN_BODY_BYTES,
-    ON_BODY_COST,
-    Encoded,
-    NewValue,
-    ValueCodec,
-)
+from docstore.tablets.codec import LONGEST_OWN_BODY_BYTES, SAME, Encoded, ValueCodec
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record, body_ref, decode_ref, delete_column, delete_family, delete_row, encode_ref
 from docstore.tablets.segment import ValueLog
-
-_PageValue = tuple[NewPage, NewValue, bool]
-"""A value of a page, and whether it is a sample for dictionaries already."""
-
-
-def _base_of(base: Base | NewPage | None, numbers: Mapping[NewPage, int | Base]) -> Base | int | None:
-    """What a page offers; of one that is appended in the same call, the number of its value."""
-    return numbers.get(base) if isinstance(base, NewPage) else base
 
 
 class LocalValues:
@@ -91,118 +77,63 @@ class LocalValues:
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """See `Values`."""
-        (stored,) = self.append_pages([NewPage(PagePointer(timestamp, row_key), {column: raw})])
-        return stored.cell_values[column]
+        return self.append_values([NewValue(PagePointer(timestamp, row_key), column, raw)])[0].cell_value
 
-    def append_pages(self, pages: Sequence[NewPage]) -> list[StoredValues]:
-        """See `Values`: all values but texts are encoded, then the texts, then the records of all are appended."""
-        stored = {page: StoredValues({}, {}) for page in pages}
-        bodies: dict[NewPage, int] = {}
-        """Number of each body among the values that are encoded first."""
-        offered: dict[NewPage, list[tuple[Base | int, Relative]]] = {}
-        first: list[_PageValue] = []
-        for page in pages:
-            for column, raw in page.values.items():
-                if len(raw) <= INLINE_LIMIT_BYTES:
-                    stored[page].cell_values[column] = INLINE_TAG + raw
-                elif column == BODY:
-                    bases = offered[page] = []
-                    for relative in page.relatives:
-                        base = _base_of(relative.body, bodies)
-                        if base is not None:
-                            bases.append((base, relative))
-                    bodies[page] = len(first)
-                    first.append(self._body_value(page, raw, [base for base, _ in bases]))
-                elif column != MAIN:
-                    first.append((page, NewValue(column, raw), True))
-        encoded = self._encode(first)
-        shared: dict[NewPage, NewPage] = {}
-        for page in bodies:
-            same = page.same_body
-            if isinstance(same, NewPage):
-                same = shared.get(same, same)
-                if same in bodies and encoded[bodies[same]].base is None:
-                    shared[page] = same
-        texts: dict[NewPage, int | Base] = {}
-        on_body: dict[NewPage, tuple[NewValue, Encoded]] = {}
-        second: list[_PageValue] = []
-        for page in pages:
-            raw = page.values.get(MAIN, b"")
-            if len(raw) <= INLINE_LIMIT_BYTES:
+    def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:
+        """See `Values`: long values are encoded together, then their records are appended together."""
+        encoded = self._encode([value for value in values if len(value.raw) > INLINE_LIMIT_BYTES])
+        records = [
+            Record(
+                RECORD_VALUE,
+                value.pointer.row_key,
+                *value.column,
+                value.pointer.timestamp,
+                codec,
+                related,
+                len(value.raw),
+                payload,
+            )
+            for value, (codec, related, payload, _) in encoded.items()
+            if codec != SAME
+        ]
+        refs = iter(self.records.append(records) if records else ())
+        stored: dict[NewValue, StoredValue] = {}
+        for value in values:
+            if value not in encoded:
+                stored[value] = StoredValue(INLINE_TAG + value.raw)
                 continue
-            has_own_body = BODY in page.values and page not in shared
-            frame, relatives = b"", () if has_own_body else page.relatives
-            if page in bodies and has_own_body:
-                body = encoded[bodies[page]]
-                frame = body.text
-                for other, relative in offered[page] if body.base is not None else ():
-                    name = other.name if isinstance(other, Base) else (encoded[other].base or first[other][1]).name
-                    relatives = (relative,) if body.base is not None and name == body.base.name else relatives
-            name = page.text_name or value_name(raw)
-            if frame and len(frame) * ON_BODY_COST[0] < len(raw):
-                texts[page] = Base(name, raw, b"", page.pointer)
-                on_body[page] = NewValue(MAIN, raw, name), Encoded(CODEC_ZSTD_BODY, b"", frame)
+            codec, _, _, base = encoded[value]
+            if codec == SAME:
+                assert isinstance(base, NewValue)
+                stored[value] = stored[base]._replace(needs_base=True)
                 continue
-            found = (_base_of(relative.text, texts) for relative in relatives)
-            relations = [base for base in found if base is not None]
-            texts[page] = len(second)
-            second.append(self._text_value(page, name, raw, relations, (page.values[BODY], frame) if frame else None))
-        rest = iter(zip(first, encoded, strict=True))
-        its_texts = iter(zip(second, self._encode(second), strict=True))
-        records: list[Record] = []
-        placed: list[tuple[NewPage, NewValue, Base | None]] = []
-        for page in pages:
-            timestamp, row_key = page.pointer
-            for column, raw in page.values.items():
-                if len(raw) <= INLINE_LIMIT_BYTES:
-                    continue
-                if column == MAIN and page in on_body:
-                    value, chosen = on_body[page]
-                else:
-                    (_, value, _), chosen = next(its_texts if column == MAIN else rest)
-                if column == BODY and page in shared:
-                    continue
-                codec, related, payload, _, base = chosen
-                records.append(Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload))
-                placed.append((page, value, base))
-        own: dict[bytes, Base] = {}
-        refs = self.records.append(records) if records else ()
-        for (page, (column, raw, name, *_), base), ref in zip(placed, refs, strict=True):
-            cell_value = stored[page].cell_values[column] = encode_ref_value(len(raw), ref)
-            if base is not None:
-                stored[page].bases[column] = base if base.cell_value else own.get(base.name, base)
-            elif name:
-                stored[page].bases[column] = own[name] = Base(name, raw, cell_value, page.pointer)
-        for page, first_page in shared.items():
-            stored[page].cell_values[BODY] = stored[first_page].cell_values[BODY]
-            stored[page].bases[BODY] = stored[first_page].bases[BODY]
+            cell_value = encode_ref_value(len(value.raw), next(refs))
+            needs_base = base is not None
+            if isinstance(base, NewValue):
+                base = stored[base].base
+            elif base is None and value.name:
+                base = Base(value.name, value.raw, cell_value, value.pointer)
+            stored[value] = StoredValue(cell_value, base, needs_base)
         return list(stored.values())
 
-    def _body_value(self, page: NewPage, raw: bytes, bases: list[Base | int]) -> _PageValue:
-        """A body to encode; it is a sample for dictionaries."""
-        name = (page.body_name or value_name(raw)) if len(raw) <= LARGEST_BASE_BYTES else b""
-        text = page.values.get(MAIN, b"")
-        text = text if len(text) > INLINE_LIMIT_BYTES else b""
-        dictionary = self.dictionaries.choose(page.pointer.row_key, BODY, raw)
-        return page, NewValue(BODY, raw, name, bases, dictionary, text), True
+    def _encode(self, values: list[NewValue]) -> dict[NewValue, Encoded]:
+        """Encode values, and sample them for dictionaries; texts that are deltas are no samples.
 
-    def _text_value(
-        self, page: NewPage, name: bytes, raw: bytes, bases: list[Base | int], body: tuple[bytes, bytes] | None
-    ) -> _PageValue:
-        """A text to encode; it is a sample for dictionaries, unless it may do without."""
-        name = name if len(raw) <= LARGEST_BASE_BYTES else b""
-        samples = not (bases or body)
-        dictionary = self.dictionaries.choose(page.pointer.row_key, MAIN, raw, samples=samples)
-        return page, NewValue(MAIN, raw, name, bases, dictionary, b"", body), samples
-
-    def _encode(self, values: list[_PageValue]) -> list[Encoded]:
-        encoded = self._codec.choose_many([value for _, value, _ in values]) if values else []
-        for (page, value, is_sampled), (codec, related, payload, *_) in zip(values, encoded, strict=True):
+        Texts are encoded after all other values, so that no thread waits for the body of a text.
+        """
+        values_by_turn = sorted(values, key=lambda value: value.column == MAIN)
+        dictionaries = [
+            self.dictionaries.choose(value.pointer.row_key, value.column, value.raw, samples=value.column != MAIN)
+            for value in values_by_turn
+        ]
+        encoded = dict(zip(values_by_turn, self._codec.encode(values_by_turn, dictionaries), strict=True))
+        for value, (codec, related, payload, _) in encoded.items():
             if codec == CODEC_ZSTD_DICTIONARY:
-                self.dictionaries.judge(page.pointer.row_key, value.column, len(value.raw), len(payload), related)
-            if not is_sampled and codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):
-                self.dictionaries.sample(page.pointer.row_key, value.column, value.raw)
-        return encoded
+                row_key, raw_bytes = value.pointer.row_key, len(value.raw)
+                self.dictionaries.judge(row_key, value.column, raw_bytes, len(payload), related)
+            if value.column == MAIN and codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):
+                self.dictionaries.sample(value.pointer.row_key, MAIN, value.raw)
+        return {value: encoded[value] for value in values}
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         """See `Values`: a record of its own."""

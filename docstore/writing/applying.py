@@ -226,9 +226,9 @@ class DuplicateApplier:
             record = CaptureRecord(pointer.timestamp, CAPTURE_STORED, {})
             verdict_of = judged._replace(stored=capture.STORED_REFERENCE)
             write = Write(one, pointer, verdict_of, record, nearest=judged.of)
-            encoded = self._side.sequencer.encoder.encode([write])
-            plan.rows += encoded.base_rows
-            columns |= encoded.columns[pointer]
+            encoded, base_rows = self._side.sequencer.encoder.encode([write])
+            plan.rows += base_rows
+            columns |= encoded[pointer]
         before, after = {value for _, value in first.refs}, {value for _, value in refs_of(columns)}
         added = after - before - ({base.cell_value} if base is not None else set())
         changed: list[Mutation] = [first._replace(columns=columns).cell()]

@@ -31,7 +31,7 @@ from docstore.model.format import CAPTURE_FAMILY
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
 from docstore.reading.index import kernel_of, open_texts
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, StoredValue, value_name
 from docstore.storage.bases import TABLE as BASES
 from docstore.storage.cache import LruCache, Memory
 from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture
@@ -114,8 +114,9 @@ class Bases:
         self._bases: LruCache[bytes, Base] = memory.cache("bases", lambda base: len(base.raw))
         """By the cell value of a body or text: the base to use for a similar page.  `_rows` has the row of each, unless
         this object stored the value itself."""
-        self._new: dict[bytes, bytes] = {}
-        """Rows of `new_rows` that are not committed yet: cell value by name."""
+        self._new: dict[bytes, Base] = {}
+        self._new_rows: dict[bytes, bytes] = {}
+        """What `new_rows` prepared for the next commit: entries of `_bases` and of `_rows`."""
 
     def at(self, cell_value: bytes, column: Column, pointer: PagePointer) -> Base | None:
         """The base to use for a value that resembles a stored one: that value, or its base if it is a delta.
@@ -176,28 +177,30 @@ class Bases:
         self._values.verify(value)
         return True
 
-    def new_rows(self, bases: Iterable[Base]) -> list[RowMutations]:
-        """The rows of those bases that are not known to have one, for the next commit.
+    def new_rows(self, stored: Iterable[StoredValue]) -> list[RowMutations]:
+        """The rows of those bases of values that need one and are not known to have it, for the next commit.
 
         The stored row is not read: any record with the bytes of the base may stand in it.
-        """
-        self._new = {base.name: base.cell_value for base in bases if not self._rows.get(base.name)}
-        return [self._stored.row(name, cell_value) for name, cell_value in self._new.items()]
 
-    def keep(self, cell_value: bytes, base: Base) -> None:
-        """Cache the base to use for a value like one that was just committed."""
-        if cell_value not in self._bases:
-            self._bases.put(cell_value, base)
+        Args:
+            stored: the values that are committed next, by which later values may be encoded.
+        """
+        self._new = {value.cell_value: value.base for value in stored if value.base is not None}
+        needed = [value.base for value in stored if value.base is not None and value.needs_base]
+        self._new_rows = {base.name: base.cell_value for base in needed if not self._rows.get(base.name)}
+        return [self._stored.row(name, cell_value) for name, cell_value in self._new_rows.items()]
 
     def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
         """After a commit: update the cached rows; see `Committer.followers`."""
-        changed = [(row.row_key, row.mutations) for row in rows if row.table == BASES]
-        if not known or {name for name, _ in changed} - self._new.keys():
+        changed = {row.row_key for row in rows if row.table == BASES}
+        if not known or changed - self._new_rows.keys():
             self.clear()  # compaction may have moved or freed bases
-        elif changed:
-            for name, cell_value in self._new.items():
-                self._rows.put(name, cell_value)
-        self._new = {}
+        else:
+            for name in changed:
+                self._rows.put(name, self._new_rows[name])
+            for cell_value, base in self._new.items():
+                self._bases.put(cell_value, base)
+        self._new, self._new_rows = {}, {}
 
     def clear(self) -> None:
         """Clear the caches: another writer may have committed."""
@@ -490,18 +493,15 @@ class View(StoredPages):
                 post_names(self.batch.postings, write.pointer, page.payload_digest, page.docno)
         return self.index.mutations(self.batch.postings)
 
-    def committed(self, columns: Mapping[PagePointer, Mapping[Column, bytes]], bases: Mapping[bytes, Base]) -> None:
+    def committed(self, columns: Mapping[PagePointer, Mapping[Column, bytes]]) -> None:
         """The batch is committed: cache its pages.
 
         Args:
             columns: cell values of each record, as they were written.
-            bases: the base to use for a value that resembles one of the batch, by its cell value.
         """
         batch, self.batch = self.batch, Batch(set())
         if not self._caches or self._collects:  # a policy may hide a late capture as soon as it is written
             return
-        for cell_value, base in bases.items():
-            self.bases.keep(cell_value, base)
         for pointer, page in batch.pages.items():
             page.columns = columns[pointer]
             self._rows.put(pointer.row_key, {pointer.timestamp: page})

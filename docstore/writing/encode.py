@@ -9,14 +9,13 @@ verdict comes about is not known here, nor the commit.  The caller holds the com
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from docstore.model import capture
 from docstore.model.capture import BODY, MAIN, Column
 from docstore.model.format import CAPTURE_STORED, INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
 from docstore.model.pointers import PagePointer
 from docstore.model.types import RowMutations, VerdictKind
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Relative, value_name
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewValue, StoredValue, value_name
 from docstore.storage.cache import LruCache, Memory
 from docstore.storage.port import Values
 from docstore.storage.values import INLINE_TAG
@@ -27,18 +26,8 @@ LONGEST_INLINE = len(INLINE_TAG) + INLINE_LIMIT_BYTES
 """Bytes of the longest cell value that stays in its record."""
 
 
-class Encoded(NamedTuple):
-    """The values of a batch, appended.
-
-    Attributes:
-        columns: cell values of each record, by row and time.
-        base_rows: rows of bases, to be written before the records.
-        bases: the base to use for a value that resembles one of the batch, by its cell value.
-    """
-
-    columns: Mapping[PagePointer, dict[Column, bytes]]
-    base_rows: list[RowMutations]
-    bases: Mapping[bytes, Base]
+Part = NewValue | Base
+"""The value of a column of a page: one that is appended, or a stored body that the page shares."""
 
 
 class Encoder:
@@ -50,102 +39,105 @@ class Encoder:
         self._bases = view.bases
         self._siblings = Siblings(view.memory)
 
-    def encode(self, writes: Sequence[Write]) -> Encoded:
-        """Append the values of pages and visits.
+    def encode(self, writes: Sequence[Write]) -> tuple[dict[PagePointer, dict[Column, bytes]], list[RowMutations]]:
+        """Append the values of pages and visits, for the next commit.
 
         Args:
             writes: with records, in the order of the batch.
+        Returns:
+            The cell values of each record by column; and the rows of bases, to be written before the records.
         """
-        pages: list[NewPage] = []
-        batch: dict[PagePointer, NewPage] = {}
+        batch: dict[PagePointer, dict[Column, Part]] = {}
         for write in writes:
-            page = batch[write.pointer] = self._new_page(write, batch)
-            pages.append(page)
+            batch[write.pointer] = self._parts(write, batch)
+        values = [part for parts in batch.values() for part in parts.values() if isinstance(part, NewValue)]
+        appended = iter(self._values.append_values(values))
         columns: dict[PagePointer, dict[Column, bytes]] = {}
-        bases: dict[bytes, Base] = {}
-        needed: list[Base] = []
-        for write, page, stored in zip(writes, pages, self._values.append_pages(pages), strict=True):
+        stored: list[StoredValue] = []
+        for write in writes:
             assert write.record is not None
-            its_columns = columns[write.pointer] = write.record.columns | stored.cell_values
-            if isinstance(page.same_body, Base):
-                its_columns[BODY] = page.same_body.cell_value
-                stored.bases[BODY] = page.same_body
-            for column, base in stored.bases.items():
-                bases[its_columns[column]] = base
-                is_shared = page.same_body is not None and column == BODY
-                if is_shared or base.cell_value not in stored.cell_values.values():  # its own values need no row
-                    needed.append(base)
-        return Encoded(columns, self._bases.new_rows(needed), bases)
+            its_columns = columns[write.pointer] = dict(write.record.columns)
+            for column, part in batch[write.pointer].items():
+                stored.append(StoredValue(part.cell_value, part, True) if isinstance(part, Base) else next(appended))
+                its_columns[column] = stored[-1].cell_value
+        return columns, self._bases.new_rows(stored)
 
-    def _new_page(self, write: Write, batch: Mapping[PagePointer, NewPage]) -> NewPage:
-        """The values of a page that are appended, and what they resemble.
+    def _parts(self, write: Write, batch: Mapping[PagePointer, Mapping[Column, Part]]) -> dict[Column, Part]:
+        """The long values of a page, and its body and text with what they may be deltas against.
 
         Args:
             write: the page.
             batch: earlier pages of the batch.
         """
         assert write.record is not None
-        columns = write.record.columns
-        long: dict[Column, bytes] = {}
-        if max(map(len, columns.values()), default=0) > LONGEST_INLINE:
-            long = {column: value[1:] for column, value in columns.items() if len(value) > LONGEST_INLINE}
-        if write.record.kind != CAPTURE_STORED:
-            return NewPage(write.pointer, long)
-        values = {MAIN: write.page.analysed.main_bytes} | long
-        if BODY in columns:  # it is not kept
-            return NewPage(write.pointer, values)
-        same = self._with_same_body(write, batch)
-        relatives = [] if write.is_damaged else self._relatives(write, batch)
-        text_name = value_name(values[MAIN]) if len(values[MAIN]) > INLINE_LIMIT_BYTES else b""
-        if isinstance(same, Base):
-            return NewPage(write.pointer, values, relatives, same, b"", text_name)
-        body = write.page.page.body
-        checksum = write.page.analysed.body_checksum  # mostly its head is the name of the body
-        body_name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(body)
-        return NewPage(write.pointer, {BODY: body} | values, relatives, same, body_name, text_name)
+        columns, pointer = write.record.columns, write.pointer
+        parts: dict[Column, Part] = {}
+        if write.record.kind == CAPTURE_STORED:
+            keeps_body = BODY not in columns
+            related = self._related(write, batch) if keeps_body and self._values.shares_values else []
+            if keeps_body:
+                parts[BODY] = self._body(write, [body for body, _ in related], batch)
+            raw = write.page.analysed.main_bytes
+            name = value_name(raw) if INLINE_LIMIT_BYTES < len(raw) <= LARGEST_BASE_BYTES else b""
+            body = parts.get(BODY)
+            own_body = body if isinstance(body, NewValue) else None
+            parts[MAIN] = NewValue(pointer, MAIN, raw, name, [text for _, text in related], body=own_body)
+        for column, value in columns.items():
+            if len(value) > LONGEST_INLINE:
+                parts[column] = NewValue(pointer, column, value[1:])
+        return parts
 
-    def _with_same_body(self, write: Write, batch: Mapping[PagePointer, NewPage]) -> Base | NewPage | None:
-        """The stored body that a page stored by reference shares, or the page of the batch that has it; else None."""
-        verdict, body = write.verdict, write.page.page.body
-        if verdict.of is None or verdict.stored != capture.STORED_REFERENCE or verdict.kind is not VerdictKind.EXACT:
-            return None
-        same = self._of_page(batch, verdict.of, BODY)
+    def _body(self, write: Write, bases: Sequence[Part], batch: Mapping[PagePointer, Mapping[Column, Part]]) -> Part:
+        """The body of a page, or the stored body that it shares: that of an exact copy that is stored by reference."""
+        verdict, raw = write.verdict, write.page.page.body
+        same: Part | None = None
+        is_copy = verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
+        if verdict.of is not None and is_copy and self._values.shares_values:
+            same = self._part(batch, verdict.of, BODY)
+            if same is not None and same.raw != raw:
+                same = None
         if isinstance(same, Base):
-            return same if same.raw == body else None
-        return same if same is not None and same.values.get(BODY) == body else None
+            return same
+        name = b""
+        if len(raw) <= LARGEST_BASE_BYTES:
+            checksum = write.page.analysed.body_checksum  # mostly its head is the name of the body
+            name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(raw)
+        return NewValue(write.pointer, BODY, raw, name, bases, same=same)
 
-    def _relatives(self, write: Write, batch: Mapping[PagePointer, NewPage]) -> list[Relative]:
-        """What body and text may be deltas against; the cheapest to find first.
+    def _related(
+        self, write: Write, batch: Mapping[PagePointer, Mapping[Column, Part]]
+    ) -> list[tuple[Part, Part | None]]:
+        """What the body and the text of a page may be deltas against; the cheapest to find first.
 
         It is the page's own older version, or the page of the same path in another version of the site; then the
-        nearest page.  Nothing if each value has a cell of its own.
+        nearest page.
         """
-        if not self._values.shares_values:
+        if write.is_damaged:
             return []
-        found: list[tuple[PagePointer, Mapping[Column, bytes] | None]] = []
+        pages: list[tuple[PagePointer, Mapping[Column, bytes] | None]] = []
         sibling = self._siblings.meet(write.page.path_key, write.pointer)
         if write.previous is not None:
-            found.append((PagePointer(write.previous.source, write.page.row_key), write.previous.columns))
+            pages.append((PagePointer(write.previous.source, write.page.row_key), write.previous.columns))
         elif sibling is not None:
-            found.append((sibling, None))
+            pages.append((sibling, None))
         if write.nearest is not None:
-            found.append((write.nearest, None))
+            pages.append((write.nearest, None))
         has_text = len(write.page.analysed.main_bytes) > INLINE_LIMIT_BYTES
-        relatives = []
-        for pointer, columns in found:
-            body = self._of_page(batch, pointer, BODY, columns)
-            text = self._of_page(batch, pointer, MAIN, columns) if has_text and body is not None else None
-            relatives.append(Relative(body, text))
-        return relatives
+        related: list[tuple[Part, Part | None]] = []
+        for pointer, columns in pages:
+            body = self._part(batch, pointer, BODY, columns)
+            if body is not None:
+                related.append((body, self._part(batch, pointer, MAIN, columns) if has_text else None))
+        return related
 
-    def _of_page(
+    def _part(
         self,
-        batch: Mapping[PagePointer, NewPage],
+        batch: Mapping[PagePointer, Mapping[Column, Part]],
         pointer: PagePointer,
         column: Column,
         columns: Mapping[Column, bytes] | None = None,
-    ) -> Base | NewPage | None:
-        """What a page offers as a base, if it may be used; of a page of the batch, that page.
+    ) -> Part | None:
+        """The body or text of a page, or its base, if another value may be a delta against it.
 
         Args:
             batch: earlier pages of the batch.
@@ -153,19 +145,16 @@ class Encoder:
             column: of the value.
             columns: of the page, if they are known; a policy may hide them once the batch is committed.
         """
-        if not self._values.shares_values:
-            return None
-        page = batch.get(pointer)
-        if page is not None and column == BODY and isinstance(page.same_body, Base):
-            base: Base | None = page.same_body
-        elif page is not None:
-            name = page.body_name if column == BODY else page.text_name
-            is_usable = len(page.values.get(column, b"")) <= LARGEST_BASE_BYTES and self._bases.is_usable(name, b"")
-            return page if is_usable else None
+        parts = batch.get(pointer)
+        if parts is not None:
+            part = parts.get(column)
         else:
             cell_value = self._view.cell_value(pointer, column) if columns is None else columns.get(column)
-            base = None if cell_value is None else self._bases.at(cell_value, column, pointer)
-        return base if base is not None and self._bases.is_usable(base.name, base.cell_value) else None
+            part = None if cell_value is None else self._bases.at(cell_value, column, pointer)
+        if part is None or not part.name:
+            return None
+        cell_value = part.cell_value if isinstance(part, Base) else b""
+        return part if self._bases.is_usable(part.name, cell_value) else None
 
 
 class Siblings:

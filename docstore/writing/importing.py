@@ -38,7 +38,7 @@ from docstore.model.pointers import PagePointer
 from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_texts, stored_texts, text_numbers
-from docstore.storage.bases import Base, NewPage, Relative, value_name
+from docstore.storage.bases import Base, NewValue, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
 from docstore.storage.engine import Plan
@@ -211,15 +211,16 @@ class RowImporter:
         base = self._base(cell.base, plan, find_base) if cell.base and not is_base else None
         if base is not None:
             known = Base(cell.base, base, self._base_value(cell.base) or b"", PagePointer(timestamp, row_key))
-            page = NewPage(PagePointer(timestamp, row_key), {column: raw}, [Relative(known, known)])
-            return values.append_pages([page])[0].cell_values[column]
+            value = NewValue(PagePointer(timestamp, row_key), column, raw, bases=[known])
+            return values.append_values([value])[0].cell_value
         text_name = b"" if text is None else value_name(text.value)
         if text is None or text.stored_as in (b"", *row.placed) or (text.is_base and self._base_value(text_name)):
             cell_value = values.append(row_key, column, timestamp, raw)
         else:
-            page = NewPage(PagePointer(timestamp, row_key), {column: raw, capture.MAIN: text.value})
-            placed = values.append_pages([page])[0].cell_values
-            cell_value, text_value = placed[column], placed[capture.MAIN]
+            pointer = PagePointer(timestamp, row_key)
+            body = NewValue(pointer, column, raw)
+            pair = values.append_values([body, NewValue(pointer, capture.MAIN, text.value, body=body)])
+            cell_value, text_value = (stored.cell_value for stored in pair)
             row.placed[text.stored_as] = text_value
             if text.is_base:
                 self._make_base(text_name, text_value, plan)

@@ -439,7 +439,12 @@ class Pruner:
         removed = sum(map(self._sweep, kinds))
         with self._lock:
             self._text_index.begin_prune()
-        return removed + self._text_index.prune(self._texts())
+        live = None
+        try:
+            live = self._texts()
+        finally:
+            removed += self._text_index.prune(live)
+        return removed
 
     def _sweep(self, kind: int) -> int:
         removed = 0

@@ -452,15 +452,15 @@ class Sequencer:
         """Append the values of a batch and commit it: bases and postings, then anchors, then pages in their order."""
         if not batch.writes and not batch.anchors:
             return
-        encoded = self.encoder.encode(batch.writes)
-        plan = Plan([*encoded.base_rows, *self._view.posting_rows()])
+        columns, base_rows = self.encoder.encode(batch.writes)
+        plan = Plan([*base_rows, *self._view.posting_rows()])
         plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
-        plan.rows += (row_of(write, encoded.columns) for write in batch.writes)
+        plan.rows += (row_of(write, columns) for write in batch.writes)
         pages = [write.page for write in batch.writes if write.page.analysis is not None]
         plan.bodies = [(page.row_key, len(page.page.body)) for page in pages]
         plan.counts = counts_of_writes(batch.writes)
         self._committer.commit(plan)
-        self._view.committed(encoded.columns, encoded.bases)
+        self._view.committed(columns)
 
 
 def row_of(write: Write, columns: Mapping[PagePointer, dict[Column, bytes]]) -> RowMutations:

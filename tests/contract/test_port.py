@@ -108,3 +108,9 @@ def test_an_address_of_another_backend_is_refused_in_one_sentence(tmp_path: Path
         with pytest.raises(InvalidArgument, match="give the path of a directory"):
             docstore.open(address)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("address", ["http://localhost:8470", "HTTPS://store.example", "unix:/run/docstore.sock"])
+def test_the_address_of_a_server_is_refused_with_the_call_that_takes_it(address: str) -> None:
+    with pytest.raises(InvalidArgument, match=rf"ask it with docstore\.connect\('{address}'\)"):
+        docstore.open(address)

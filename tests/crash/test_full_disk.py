@@ -331,6 +331,33 @@ def test_a_compaction_that_is_refused_runs_when_the_bytes_that_it_names_are_free
         assert list(check(store.opened)) == []
 
 
+def test_a_compaction_moves_what_there_is_room_for_and_most_garbage_first(roomy_disk: Path) -> None:
+    path = roomy_disk / "s"
+    live = set(range(300))
+    with docstore.open(path, create=True) as store:
+        for numbers in (range(150), range(150, 250), range(250, 300)):  # a segment each
+            list(store.put_pages(noise(number, 30_000) for number in numbers))
+            store.opened.bodies.seal()
+        garbage = {*range(150, 250, 2), *range(250, 295)}
+        for number in garbage:
+            assert store.delete(noise(number, 30_000).url)
+        live -= garbage
+    Files().allocate(roomy_disk / "other", Files().free_bytes(roomy_disk) - 900_000)
+    with docstore.open(path) as store:
+        for left in ([1, 2], [1]):  # what the first run freed is room for the second
+            with pytest.raises(
+                StorageError, match=r"take \d+ bytes .* and \d+ are free; free \d+ bytes, or delete pages"
+            ):
+                store.compact()
+            old = [int(file.stem) for file in (path / "segments").iterdir() if int(file.stem) <= 3]
+            assert sorted(old) == left
+            assert all(store.get(noise(number).url).body == noise(number, 30_000).body for number in live)
+        (roomy_disk / "other").unlink()
+        store.compact()
+        assert len(list(store.urls())) == len(live)
+        assert list(check(store.opened)) == []
+
+
 @pytest.mark.parametrize("share", [0.1, 0.6])
 def test_a_compaction_during_which_others_fill_the_disk_leaves_a_store_that_opens(
     roomy_disk: Path, share: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,21 +17,22 @@ from hypothesis import strategies as st
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
 from docstore.model.capture import BODY, MAIN
-from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
+    CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
     RECORD_VALUE,
     ZSTD_FRAME_MAGIC,
 )
 from docstore.model.pointers import PagePointer
-from docstore.storage.bases import Base, value_name
-from docstore.tablets.codec import LEVEL, Dictionary, Encoded, NewValue, ValueCodec, may_be_base
+from docstore.storage.bases import Base, NewValue, value_name
+from docstore.tablets.codec import LEVEL, SAME, Dictionary, Encoded, ValueCodec
 from docstore.tablets.record import Record
 
 NAME = bytes(16)
+PLACE = PagePointer(0, b"")
 CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"
 BLOCK_BYTES = 128 << 10
 
@@ -54,22 +55,37 @@ def decoded_with(frame: bytes, content: bytes, raw_bytes: int) -> bytes:
     return decompressor.decompress(ZSTD_FRAME_MAGIC + frame, max_output_size=max(1, raw_bytes))
 
 
+def encode(
+    raw: bytes,
+    bases: Sequence[Base] = (),
+    dictionary: Dictionary | None = None,
+    codec: ValueCodec | None = None,
+    *,
+    frame: bytes = b"",
+    saves: Sequence[int] = (),
+) -> Encoded:
+    """One body by itself."""
+    value = NewValue(PLACE, BODY, raw, bases=bases, frame=frame, saves=saves)
+    (encoded,) = (codec or ValueCodec()).encode([value], [dictionary])
+    return encoded
+
+
 def delta(raw: bytes, base: bytes, codec: ValueCodec | None = None) -> Encoded:
     """The value with a base to try."""
-    return (codec or ValueCodec()).choose(BODY, raw, [Base(value_name(base), base, b"", PagePointer(0, b""))])
+    return encode(raw, [Base(value_name(base), base, b"", PLACE)], codec=codec)
 
 
 def decoded(encoded: Encoded, before: bytes, raw_bytes: int) -> bytes:
     """By the stock decoder, whatever the codec is."""
     if encoded.codec == CODEC_STORED:
         return encoded.payload
-    leant = before if encoded.codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY) else b""
+    leant = b"" if encoded.codec == CODEC_ZSTD else before
     return decoded_with(encoded.payload, leant, raw_bytes)
 
 
 def check(raw: bytes, before: bytes) -> tuple[bytes, bytes]:
     """The value's payloads with a base and with a dictionary, after both were decoded."""
-    on_base, leant = delta(raw, before), ValueCodec().choose(BODY, raw, (), Dictionary(before))
+    on_base, leant = delta(raw, before), encode(raw, dictionary=Dictionary(before))
     assert decoded(on_base, before, len(raw)) == decoded(leant, before, len(raw)) == raw
     if on_base.codec == CODEC_ZSTD_DELTA:
         assert decoded_delta(on_base.payload, before, len(raw)) == raw
@@ -97,11 +113,12 @@ def test_any_text_comes_back_from_its_body_and_the_body_from_its_dictionary(
 ) -> None:
     text += body[len(body) // 3 :]
     dictionary = Dictionary(content)
-    (encoded,) = ValueCodec().choose_many([NewValue(BODY, body, dictionary=dictionary, text=text)])
-    assert decoded(encoded, content, len(body)) == body
-    assert bool(encoded.text) == (bool(text) and may_be_base(body, text))
-    if encoded.text:
-        assert decoded_with(encoded.text, body, len(text)) == text
+    value = NewValue(PLACE, BODY, body)
+    of_body, of_text = ValueCodec().encode([value, NewValue(PLACE, MAIN, text, body=value)], [dictionary, None])
+    assert decoded(of_body, content, len(body)) == body
+    assert decoded(of_text, body, len(text)) == text
+    is_long = len(body) > 16 * len(text)
+    assert of_text.codec in (CODEC_STORED, CODEC_ZSTD) or (of_text.codec == CODEC_ZSTD_BODY and not is_long)
     assert dictionary.memory_bytes < len(content) * 8 + (1 << 20)
 
 
@@ -168,7 +185,7 @@ def test_what_is_too_long_for_native_search_is_encoded_by_libzstd(level: int) ->
     long = random.Random(1).randbytes(1 << 20) * 17
     content = long[: 1 << 19]
     codec = ValueCodec(level)
-    encoded = codec.choose(BODY, long, (), Dictionary(content, level))
+    encoded = encode(long, dictionary=Dictionary(content, level), codec=codec)
     assert encoded.codec == CODEC_ZSTD_DICTIONARY
     assert decoded_with(encoded.payload, content, len(long)) == long
     encoded = delta(long, long[: 4 << 20], codec)
@@ -183,7 +200,7 @@ def test_a_dictionary_keeps_no_more_memory_than_it_began_with() -> None:
     before = dictionary.memory_bytes
     assert 2 * len(content) < before < 4 * len(content)
     for raw in (bytes(3 << 20), b"short " * 100):
-        ValueCodec().choose(BODY, raw, (), dictionary)
+        encode(raw, dictionary=dictionary)
     assert dictionary.memory_bytes <= before
 
 
@@ -191,7 +208,7 @@ def encode_all(bodies: list[bytes], level: int = LEVEL) -> list[Encoded]:
     """Every body with a dictionary of other bodies, and against the body before it."""
     dictionary = Dictionary(b"".join(body[:4000] for body in bodies[::3]), level)
     codec = ValueCodec(level, compares=level > LEVEL)
-    leant = [codec.choose(BODY, body, (), dictionary) for body in bodies]
+    leant = [encode(body, dictionary=dictionary, codec=codec) for body in bodies]
     return leant + [delta(body, base, codec) for base, body in pairwise(bodies)]
 
 
@@ -227,7 +244,7 @@ def test_frames_do_not_depend_on_thread_or_order(bodies: list[bytes]) -> None:
         order = list(range(len(bodies)))
         random.Random(seed).shuffle(order)
         for number in order:
-            if codec.choose(BODY, bodies[number], (), dictionary) != expected[number]:
+            if encode(bodies[number], dictionary=dictionary, codec=codec) != expected[number]:
                 wrong.append(number)
             if number and delta(bodies[number], bodies[number - 1], codec) != expected[len(bodies) + number - 1]:
                 wrong.append(number)
@@ -251,28 +268,31 @@ def changed(raw: bytes, source: random.Random) -> bytes:
 
 
 def group_of(seed: int, bodies: list[bytes]) -> list[NewValue]:
-    """Values of a group: some like earlier ones, some like others, with and without dictionary, text and frame."""
+    """Values of a group: some like earlier ones, some like others; texts with bodies, given or of the group."""
     source = random.Random(seed)
-    dictionaries = [None, Dictionary(b"".join(source.sample(bodies, 6)))]
     values: list[NewValue] = []
-    for number in range(source.randrange(1, 40)):
-        like = [number for number in range(len(values)) if values[number].name]
+    for _ in range(source.randrange(1, 40)):
         raw = source.choice(bodies)
-        bases: list[Base | int] = source.sample(like, min(len(like), source.randrange(3)))
-        if bases and isinstance(bases[0], int):
-            raw = changed(values[bases[0]].raw, source)
+        bases: list[Base | NewValue | None] = list(source.sample(values, min(len(values), source.randrange(3))))
+        like = bases[0] if bases else None
+        if like is not None:
+            raw = changed(like.raw, source)
         if source.random() < 0.4:
             other = changed(raw, source)
-            bases.insert(
-                source.randrange(len(bases) + 1), Base(value_name(other), other, b"stored", PagePointer(1, b""))
-            )
-        column, text, body = source.choice([BODY, MAIN, ("http", b"headers")]), b"", None
-        if column == BODY:
-            text = changed(raw[: len(raw) // 3], source)
-        elif column == MAIN and source.random() < 0.3:
-            body = source.choice(bodies), source.randbytes(source.randrange(1, 2 * len(raw) + 9))
-        name = value_name(raw) if source.random() < 0.9 else b""
-        values.append(NewValue(column, raw, name, bases, source.choice(dictionaries), text, body))
+            base = Base(value_name(other), other, b"stored", PagePointer(1, b""))
+            bases.insert(source.randrange(len(bases) + 1), source.choice((base, base, None)))
+        column = source.choice([BODY, MAIN, ("http", b"headers")])
+        body: NewValue | bytes | None = None
+        without_text = [value for value in values if not any(other.body is value for other in values)]
+        if column == MAIN and without_text:
+            of = source.choice(without_text)
+            body = source.choice((of, of, source.choice(bodies), None))
+            raw = source.choice((raw, changed(of.raw[: len(of.raw) // 3], source)))
+        same = None
+        if column == BODY and values and source.random() < 0.2:
+            same = source.choice(values)
+            raw = same.raw
+        values.append(NewValue(PLACE, column, raw, value_name(raw), bases, body=body, same=same))
     return values
 
 
@@ -286,33 +306,56 @@ def test_a_body_is_a_delta_only_if_it_and_its_text_take_fewer_bytes_so() -> None
 
     said, other = source.choices(words, k=1500), source.choices(words, k=1500)
     body, text = page(said), b" ".join(said)
-    offered = [Base(NAME, page(other), b"stored", PagePointer(1, b""))]
-    values = [NewValue(BODY, body, b"", offered, Dictionary(b" ".join(words)), part) for part in (b"", text)]
-    alone, with_text = ValueCodec().choose_many(values)
+    offered, dictionary = [Base(NAME, page(other), b"stored", PLACE)], Dictionary(b" ".join(words))
+    alone = encode(body, offered, dictionary)
+    value = NewValue(PLACE, BODY, body, bases=offered)
+    with_text, _ = ValueCodec().encode([value, NewValue(PLACE, MAIN, text, body=value)], [dictionary, None])
     assert with_text.codec == CODEC_ZSTD_DICTIONARY
     assert alone.codec == CODEC_ZSTD_DELTA
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_group_is_encoded_as_each_value_would_be_alone(
+def test_a_group_is_encoded_alike_by_any_number_of_threads_and_comes_back(
     seed: int, bodies: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = group_of(seed, bodies)
-    codec = ValueCodec()
-    expected: list[Encoded] = []
-    roots: list[Base] = []
-    for value in values:
-        bases = [roots[base] if isinstance(base, int) else base for base in value.bases]
-        expected += codec.choose_many([value._replace(bases=bases)])
-        roots.append(expected[-1].base or Base(value.name, value.raw, b"", PagePointer(0, b"")))
+    values, source = group_of(seed, bodies), random.Random(seed)
+    content = b"".join(source.sample(bodies, 6))
+    dictionary = Dictionary(content)
+    dictionaries = [source.choice((None, dictionary)) for _ in values]
+    expected: list[Encoded] | None = None
     for processors in (1, 2, 7):
         monkeypatch.setattr("docstore.tablets.codec.processors", lambda many=processors: many)
-        assert codec.choose_many(values) == expected
-    for value, encoded in zip(values, expected, strict=True):
-        if value.dictionary is not None and encoded.codec == CODEC_ZSTD_DICTIONARY:
+        encoded = ValueCodec().encode(values, dictionaries)
+        expected = expected or encoded
+        assert encoded == expected
+    by_value = dict(zip(values, expected or (), strict=True))
+    for value, made in by_value.items():
+        owner = by_value[value.same] if value.same is not None else made
+        if made.codec == SAME:
+            assert isinstance(made.base, NewValue) and made.base.raw == value.raw
+            assert by_value[made.base].codec not in (SAME, CODEC_ZSTD_DELTA)
             continue
-        if encoded.codec in (CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA):
-            assert decoded(encoded, b"" if encoded.base is None else encoded.base.raw, len(value.raw)) == value.raw
+        assert owner.codec == CODEC_ZSTD_DELTA or owner is made
+        body = value.body.raw if isinstance(value.body, NewValue) else value.body
+        before = {CODEC_ZSTD_DICTIONARY: content, CODEC_ZSTD_BODY: body or b""}.get(made.codec, b"")
+        if made.base is not None:
+            before = made.base.raw
+            assert isinstance(made.base, Base) or by_value[made.base].base is None
+        assert decoded(made, before, len(value.raw)) == value.raw
+
+
+def test_a_text_is_a_delta_of_its_body_or_of_the_text_of_its_bodys_base(bodies: list[bytes]) -> None:
+    body, text = bodies[0], bodies[0][: len(bodies[0]) // 2]
+    other, near = Base(b"o" * 16, bodies[1], b"stored", PLACE), Base(b"n" * 16, body + b"changed", b"stored", PLACE)
+
+    def codecs(*bases: Base | None) -> list[tuple[int, bytes]]:
+        value = NewValue(PLACE, BODY, body, bases=bases)
+        of_text = NewValue(PLACE, MAIN, text, bases=[other, near], body=value)
+        return [made[:2] for made in ValueCodec().encode([value, of_text], [None, None])]
+
+    assert codecs(other, near) == [(CODEC_ZSTD_DELTA, near.name)] * 2
+    assert codecs(near)[1][1] != near.name  # the text of that base would be the other one
+    assert codecs()[1] == (CODEC_ZSTD_BODY, b"")
 
 
 def related(number: int, near: bytes) -> Base:
@@ -320,47 +363,31 @@ def related(number: int, near: bytes) -> Base:
     return Base(bytes((number,)) * 16, near, b"", PagePointer(number, b""))
 
 
-def test_the_first_small_delta_is_taken_and_no_base_behind_it_is_asked_for() -> None:
+def test_the_first_small_delta_is_taken_or_the_best_of_all() -> None:
     raw = random.Random(8).randbytes(20_000)
-    offered: list[int] = []
-
-    def bases() -> Iterator[Base]:
-        for number, near in enumerate([raw[:5000], raw[:19_000], raw]):
-            offered.append(number)
-            yield related(number, near)
-
-    encoded = ValueCodec(small=10).choose(BODY, raw, bases())
-    assert (encoded.codec, encoded.base and encoded.base.pointer.timestamp, offered) == (CODEC_ZSTD_DELTA, 1, [0, 1])
-    encoded = ValueCodec(tries=1, small=10).choose(BODY, raw, bases())
-    assert encoded.base is not None and encoded.base.pointer.timestamp == 0
-    encoded = ValueCodec(15, small=10, compares=True).choose(BODY, raw, bases())
-    assert encoded.base is not None and encoded.base.pointer.timestamp == 2 and len(encoded.payload) < 30
+    bases = [related(number, near) for number, near in enumerate([raw[:5000], raw[:19_000], raw])]
+    assert encode(raw, bases, codec=ValueCodec(small=10)).base == bases[1]
+    encoded = encode(raw, bases, codec=ValueCodec(15, small=10, compares=True))
+    assert encoded.base == bases[2] and len(encoded.payload) < 30
 
 
 def test_a_stored_delta_stays_if_it_is_small_or_no_other_way_is_smaller() -> None:
     raw = random.Random(8).randbytes(20_000)
-    now = Encoded(CODEC_ZSTD_DELTA, bytes(16), b"stored" * 100, base=related(0, b""))
-    assert ValueCodec(small=10).choose(BODY, raw, iter([related(1, raw)]), now=now) == now
-    assert ValueCodec(small=50).choose(BODY, raw, (), now=now) == now
-    encoded = ValueCodec(small=50).choose(BODY, raw, [related(1, raw)], now=now)
-    assert encoded.base is not None and encoded.base.pointer.timestamp == 1 and len(encoded.payload) < 600
-    assert ValueCodec(9, small=50, compares=True).choose(BODY, raw, (), now=now).base is None
+    now, frame = related(0, b""), b"stored" * 100
+    stored = Encoded(CODEC_ZSTD_DELTA, bytes(16), frame, now)
+    assert encode(raw, [now, related(1, raw)], codec=ValueCodec(small=10), frame=frame) == stored
+    assert encode(raw, [now], codec=ValueCodec(small=50), frame=frame) == stored
+    encoded = encode(raw, [now, related(1, raw)], codec=ValueCodec(small=50), frame=frame)
+    assert encoded.base == related(1, raw) and len(encoded.payload) < 600
+    codec = ValueCodec(small=50)
+    assert [codec.is_small(BODY, length_bytes, 20_000) for length_bytes in (0, 399, 400)] == [False, True, False]
 
 
 def test_a_delta_that_saves_bytes_elsewhere_is_kept_though_the_value_alone_is_shorter() -> None:
     source = random.Random(3)
     words = [source.randbytes(5).hex().encode() for _ in range(3000)]
     raw, other = (b" ".join(source.choices(words, k=2000)) for _ in range(2))
-    codec, dictionary = ValueCodec(), Dictionary(b" ".join(words))
-    assert codec.choose(BODY, raw, [related(1, other)], dictionary).base is None
-    assert codec.choose(BODY, raw, [related(1, other)], dictionary, saves=lambda _: -100_000).base is None
-    assert codec.choose(BODY, raw, [related(1, other)], dictionary, saves=lambda _: 100_000).base is not None
-
-
-def test_a_base_that_cannot_be_read_ends_the_choice_with_its_error() -> None:
-    def bases() -> Iterator[Base]:
-        yield related(1, bytes(100))
-        raise CorruptionError("a base is damaged")
-
-    with pytest.raises(CorruptionError, match="a base is damaged"):
-        ValueCodec().choose(BODY, random.Random(1).randbytes(5000), bases())
+    bases, dictionary = [related(1, other)], Dictionary(b" ".join(words))
+    assert encode(raw, bases, dictionary).base is None
+    assert encode(raw, bases, dictionary, saves=[-100_000]).base is None
+    assert encode(raw, bases, dictionary, saves=[100_000]).base is not None

@@ -18,7 +18,7 @@ from docstore.model.types import Cell, Page, PutResult
 from docstore.reading.collapse import Similar
 from docstore.reading.documents import Document
 from docstore.serving import app as replays
-from docstore.serving.client_calls import ROOM_BYTES
+from docstore.serving.client import ROOM_BYTES
 from docstore.serving.routes import MOST_SIMILAR
 from docstore.serving.service import COMPARERS, SHORT_BYTES
 from docstore.serving.settings import Limits

@@ -14,7 +14,8 @@ import zstandard
 from docstore.cli.main import main
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import Page
-from docstore.serving.request import Role, Tokens
+from docstore.serving.client_calls import Role
+from docstore.serving.request import Tokens
 from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE
 from docstore.serving.service import KINDS
 from docstore.serving.settings import Limits, Settings

@@ -173,7 +173,7 @@ COLUMNS = {
         url string, fetched_url string, host word, timestamp time, crawl word, status int16, media_type word,
         charset word, headers pairs, ip word, payload_digest string, docno string, body binary, title string,
         text string, description string, keywords string, headings string, published string,
-        declared_canonical string, language word, stored word, verdict word, of_url string, of_timestamp time,
+        declared_canonical string, lang word, stored word, verdict word, of_url string, of_timestamp time,
         similarity double, reason word, contains_url string, previous word, previous_similarity double,
         checksum binary, text_checksum binary, simhash uint64, cluster string, canonical string,
         canonical_similarity double, notes map""",
@@ -291,7 +291,7 @@ def test_clusters_notes_and_languages_are_columns(store: docstore.DocumentStore)
     store.put_page("https://b.example/2", status=304, fetched_at=T0 + DAY)
     body = html("Alone", article(9, 300)).replace(b"<html>", b'<html lang="fi">')
     store.put_page("https://c.example/3", body, headers=HTML, fetched_at=T0)
-    columns = ["url", "cluster", "canonical", "canonical_similarity", "language", "notes"]
+    columns = ["url", "cluster", "canonical", "canonical_similarity", "lang", "notes"]
     assert store.to_arrow(columns).read_all().column("cluster").null_count == 3
     sweep(store, SweepOptions())
     store.cells.put_notes([Note("https://a.example/1", T0, "lang", encode_note("1", {"lang": "sv", "score": 0.5}))])
@@ -300,7 +300,7 @@ def test_clusters_notes_and_languages_are_columns(store: docstore.DocumentStore)
     assert one["cluster"] and one["cluster"] == two["cluster"] != three["cluster"]
     assert one["canonical"] == two["canonical"] in (one["url"], two["url"])
     assert 0.9 < min(one["canonical_similarity"], two["canonical_similarity"]) < 1
-    assert (one["language"], two["language"], three["language"]) == ("sv", None, "fi")
+    assert (one["lang"], two["lang"], three["lang"]) == ("sv", None, "fi")
     assert two["notes"] == [("raw", "\ufffd\0")] and three["notes"] == []
     fineweb = pq.read_table(parquet(store, "fineweb")).to_pylist()
     assert [(row["language"], row["language_score"]) for row in fineweb] == [("sv", 0.5), (None, None), ("fi", None)]
@@ -356,6 +356,26 @@ def test_the_layout_ccindex_is_that_of_common_crawl(store: docstore.DocumentStor
     assert {name: value for name, value in row.items() if value is not None} == expected
     assert (plain["fetch_redirect"], plain["subset"]) == ("http://shop.example/new", "crawldiagnostics")
     assert (plain["url_port"], plain["url_query"], plain["url_path"]) == (None, None, "/")
+
+
+@pytest.mark.parametrize(
+    ("host", "by_suffix"),
+    [
+        ("www.shop.co.uk", ("co.uk", "shop.co.uk", "co.uk", "shop.co.uk")),
+        ("me.github.io", ("io", "github.io", "github.io", "me.github.io")),
+        ("github.io", ("io", "github.io", "github.io", None)),
+        ("xn--55qx5d.cn", ("xn--55qx5d.cn", None, "xn--55qx5d.cn", None)),
+        ("127.0.0.1", (None, None, None, None)),
+        ("intranet", (None, None, None, None)),
+    ],
+)
+def test_hosts_are_split_at_public_suffixes(
+    store: docstore.DocumentStore, host: str, by_suffix: tuple[str | None, ...]
+) -> None:
+    store.put_page(f"https://{host}/", b"x", fetched_at=T0)
+    [row] = pq.read_table(parquet(store, "ccindex")).to_pylist()
+    names = ("registry_suffix", "registered_domain", "private_suffix", "private_domain")
+    assert tuple(row[f"url_host_{name}"] for name in names) == by_suffix
 
 
 def test_row_groups_are_cut_by_size_and_words_have_dictionaries(

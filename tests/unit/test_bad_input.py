@@ -104,6 +104,32 @@ def test_odd_headers_come_back(store: docstore.DocumentStore) -> None:
     assert found is not None and found.newest.headers == headers
 
 
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        (["ab"], r"pairs of str, such as .*; number 1 is str 'ab'"),
+        ([("a", "b"), ("a", "b", "c")], r"number 2 is tuple \('a', 'b', 'c'\)"),
+        ({"a": 1}, r"number 1 is tuple \('a', 1\)"),
+        ([("a", None)], r"number 1 is tuple \('a', None\)"),
+        ({b"a": b"b"}, r"number 1 is tuple \(b'a', b'b'\)"),
+    ],
+)
+def test_bad_headers_are_named(store: docstore.DocumentStore, headers: Any, reason: str) -> None:
+    with pytest.raises(docstore.InvalidArgument, match=reason):
+        store.put_page("https://a.example/", b"x", headers=headers)
+    given = tuple(headers.items() if isinstance(headers, dict) else headers)
+    [result] = store.put_pages([docstore.Page("https://a.example/", b"x", headers=given)])
+    assert result.stored == "refused" and "headers must be pairs of str" in result.error
+    [result] = store.put_pages([docstore.Page("https://a.example/", b"x", headers={"a": "b"})])  # type: ignore[arg-type]
+    assert "not dict {'a': 'b'}" in result.error
+
+
+def test_headers_may_be_lists_of_pairs(store: docstore.DocumentStore) -> None:
+    store.put_page("https://a.example/", b"x", headers=[["A", "b"]], fetched_at=T0)  # type: ignore[arg-type]
+    found = store.get("https://a.example/")
+    assert found is not None and found.newest.headers == (("A", "b"),)
+
+
 LARGE = """
 import sys, resource
 import docstore
@@ -189,3 +215,18 @@ def test_a_name_that_nothing_can_have_is_refused(store: docstore.DocumentStore, 
     with pytest.raises(InvalidArgument, match=field):
         store.find(**{field: name})
     assert list(store.find(docno="\udcff")) == []
+
+
+PAGE = Page("https://a.example/", b"a page")
+
+
+@pytest.mark.parametrize(
+    ("name", "pages"),
+    [("put_page", PAGE.url), ("put_page_async", PAGE.url), ("put_pages", [PAGE]), ("submit_page", PAGE)],
+)
+def test_an_option_that_a_write_does_not_have_is_refused_with_those_that_it_has(
+    store: docstore.DocumentStore, name: str, pages: Any
+) -> None:
+    """Before, the error named a class that no caller knows."""
+    with pytest.raises(TypeError, match=rf"{name} has no option 'nme'; its options are anchors, .*keep_body, links"):
+        getattr(store, name)(pages, nme=1)

@@ -281,3 +281,19 @@ def test_a_completion_script_is_sound_bash(run: Terminal) -> None:
     for place in ("backup_pos_0", "restore_pos_0", "restore_pos_1", "check___store"):
         assert f"_docstore_{place}_COMPGEN=_shtab_compgen_dirs" in script, place
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("module", ["docstore.cli.main", "argparse"])
+def test_an_interrupt_while_modules_are_loaded_prints_one_line(module: str) -> None:
+    script = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *rest):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.argv[1:] = ['stats']\n"
+        "from docstore.cli import start\n"
+        "start()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "docstore: error: interrupted\n")

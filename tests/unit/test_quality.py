@@ -81,15 +81,68 @@ def test_a_condition_of_another_form_is_refused(condition: str) -> None:
         Selection(where=(condition,))
 
 
+CHINESE = (
+    "我们今天去公园散步，看见很多人在湖边钓鱼。天气非常好，太阳照在水面上，闪闪发光。\n"
+    "孩子们在草地上跑来跑去，老人坐在树下聊天。我觉得这样的生活很幸福。\n"
+    "下午我们参观了城里的博物馆，那里有一百多年前的书和地图，还可以自己学习印刷。\n"
+    "晚上回到家以后，母亲做了一桌好菜，大家一边吃饭一边谈论白天的见闻。"
+)
+JAPANESE = (
+    "昨日は友達と一緒に山へ行きました。頂上からは海が見えて、とても美しかったです。\n"
+    "帰りに小さな店でお茶を飲み、店の人から村の歴史について話を聞きました。\n"
+    "その村では昔から紙を作っていて、今でも三つの家が同じ方法で仕事を続けています。\n"
+    "また来年の春に訪れたいと思います。桜が咲くころが一番よいそうです。"
+)
+THAI = (
+    "วันนี้เราไปเดินเล่นที่สวนสาธารณะและเห็นคนจำนวนมากกำลังตกปลาอยู่ริมทะเลสาบ\n"
+    "อากาศดีมาก แสงแดดส่องลงบนผิวน้ำเป็นประกาย เด็กๆ วิ่งเล่นบนสนามหญ้า\n"
+    "คนชรานั่งคุยกันใต้ต้นไม้ ฉันรู้สึกว่าชีวิตแบบนี้มีความสุขมาก"
+)
+
+
+@pytest.mark.parametrize("text", [CHINESE, JAPANESE, THAI], ids=["zh", "ja", "th"])
+@pytest.mark.parametrize("declared", ["", "en"])
+def test_presets_keep_texts_in_scripts_without_blanks(text: str, declared: str) -> None:
+    note = figures(text, declared)
+    assert note["unspaced_words"] > 0.9 and note["stop_words"] >= 2
+    for name in ("gopher", "fineweb"):
+        failed = [
+            some for some in PRESETS[name] if not any(one.holds(note) for one in NoteCondition.alternatives(some))
+        ]
+        assert failed == [], name
+        junk = figures("\n".join([text[:25]] * 40), declared)
+        assert not all(any(one.holds(junk) for one in NoteCondition.alternatives(some)) for some in PRESETS[name])
+
+
+def test_a_language_without_a_list_is_not_asked_for_stop_words() -> None:
+    found = figures("Ɛnnɛ yɛbɛkɔ turom na yɛakɔhwɛ nnipa pii", "ak")
+    assert found["has_stop_words"] is False
+    [wanted] = [some for some in PRESETS["gopher"] if "stop_words" in some]
+    assert any(one.holds(found) for one in NoteCondition.alternatives(wanted))
+
+
+def test_an_outline_has_its_stop_words_by_the_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal(tmp_path / "s", capsys)
+    about = ("Der Ofen und die Kohle sind in dem Keller", "Die Rosen und der Garten sind vor dem Haus", "Es regnet oft")
+    text = "".join(f"<p>{about[n % 3]}, und das ist so im Jahr {n}." for n in range(30))
+    with docstore.open(tmp_path / "s", create=True) as store:
+        store.put_page("https://a.example/", f"<html lang=en><h1>Heizen</h1>{text}".encode(), headers=HTML)
+        [timestamp] = [one.timestamp for one in store.get("https://a.example/").captures]
+        note = docstore.Note("https://a.example/", timestamp, "lang", b'{"lang": "de"}')
+        store.cells.put_notes([note])
+    topics = terminal("get", "https://a.example/", "--outline", "--json").object()["outline"][0]["topic"]
+    assert topics and not {"der", "und", "die", "in", "ist"} & {word for topic in topics for word in topic.split()}
+
+
 def test_presets_keep_prose_and_drop_junk() -> None:
     good = figures(PROSE.replace("pony", "horse", 3))
     for name, conditions in PRESETS.items():
-        parsed = [NoteCondition.parse(condition) for condition in conditions]
-        assert {one.field for one in parsed} <= good.keys()
-        dropped_by = [one for one in parsed if not one.holds(good)]
-        assert all("gram" in one.field for one in dropped_by), (name, dropped_by)
+        parsed = [NoteCondition.alternatives(condition) for condition in conditions]
+        assert {one.field.partition(".")[0] for some in parsed for one in some} <= good.keys()
+        dropped_by = [some for some in parsed if not any(one.holds(good) for one in some)]
+        assert all("gram" in some[0].field for some in dropped_by), (name, dropped_by)
         for junk in ("buy now\n" * 50, "# " * 80, "short"):
-            assert not all(one.holds(figures(junk)) for one in parsed), (name, junk)
+            assert not all(any(one.holds(figures(junk)) for one in some) for some in parsed), (name, junk)
     assert tuple(PRESETS) == store_commands.QUALITY_PRESETS
 
 
@@ -115,6 +168,28 @@ def test_an_export_takes_pages_by_their_notes(tmp_path: Path, capsys: pytest.Cap
     assert [json.loads(line)["url"] for line in run.out.splitlines()] == ["https://a.example/prose"]
     refused = terminal("export", "--format", "warc", "--drop-repeated-lines")
     assert refused.code == 2 and "--format jsonl or parquet" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        ("quality.wrds > 2", r"no page has the field quality\.wrds; the note quality has .*words"),
+        ("quality.words > many", r'quality\.words is a number, such as 4; it cannot be compared with a string, "many"'),
+        ("quality.scripts.latn > 0", r"no page has the field quality\.scripts\.latn"),
+        ("quality.lorem_ipsum = 0", r"quality\.lorem_ipsum is true or false, such as false"),
+    ],
+)
+def test_a_wrong_field_or_type_is_named(tmp_path: Path, condition: str, reason: str) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        store.put_page("https://a.example/", b"Four words are here.", headers={"Content-Type": "text/plain"})
+        assert list(pages(store, Selection(where=(condition,)))) == []  # no note yet
+        annotate(store, find_annotator("quality", store, {}))
+        with pytest.raises(InvalidArgument, match=reason):
+            list(pages(store, Selection(where=(condition,))))
+        for fitting in ("quality.words > 9", f"{condition} or quality.words = 5", "quality.scripts.latin < 1"):
+            assert list(pages(store, Selection(where=(fitting,)))) == []
+        [page] = pages(store, Selection(where=(f"{condition} or quality.scripts.latin = 1",)))
+        assert page.text
 
 
 def test_repeated_lines_of_a_host_are_exported_once(tmp_path: Path) -> None:

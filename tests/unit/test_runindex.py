@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from docstore.dedup.index import IndexQuery, NewPostings
 from docstore.dedup.runs import RunFiles, RunIndex, Span, Texts
+from docstore.model.errors import StorageError
 from docstore.model.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW, RUN_TEXT_GONE
 from docstore.model.types import Durability, RowMutations, SetCell
 from docstore.storage.engine import Engine
@@ -586,3 +587,128 @@ def test_a_group_of_any_size_is_one_row_of_bounded_cells(store: Store) -> None:
     store.engine.mutate_rows([row], Durability.SYNC)
     again = RunIndex(store.engine, store.folder.with_name("other"), store.texts)
     assert len(texts_under(again, 1000)) == 64
+
+
+class Full(Files):
+    """A disk without space for another byte, once it is told to."""
+
+    is_full = False
+
+    def write(self, descriptor: int, data: Any) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "full")
+        return super().write(descriptor, data)
+
+
+def damage(store: Store, byte: int, place: str = "slices") -> None:
+    """Close to each other in every run: byte 4 of its slices, or all of its index, becomes another."""
+    for path in store.folder.glob("*.run"):
+        raw = bytearray(path.read_bytes())
+        texts, slices_bytes = (int.from_bytes(raw[at : at + 4], "little") for at in (len(raw) - 44, len(raw) - 24))
+        slices = 8 + (texts * 6 + 7) // 8 * 8
+        if place == "slices":
+            raw[slices + 4] = byte
+        else:
+            raw[slices + slices_bytes : -56] = bytes((byte,)) * (len(raw) - 56 - slices - slices_bytes)
+        path.write_bytes(raw)
+
+
+def test_a_put_goes_on_without_a_damaged_run_while_the_disk_is_too_full_to_rebuild_it(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = Full()
+    buckets = store.open(files)
+    store.write(buckets, 20)
+    buckets.close()
+    damage(store, 3)
+    buckets = store.open(files)
+    files.is_full = True
+    put(store, buckets, 500)
+    for number in range(501, 520):
+        put(store, buckets, number)
+        assert buckets.propose(query(number)).has_own, "what is in memory is found"
+    assert not buckets.propose(query(3)).has_own
+    assert caplog.text.count("goes on without damaged postings") == 1
+    assert len(caplog.records) <= 4
+    files.is_full = False
+    store.write(buckets, 60, group_texts=5)  # a rebuild is tried again as texts are written
+    for again in before_and_after_close(store, buckets):
+        assert store.all_found(again) and again.damaged() == []
+
+
+def test_a_damaged_index_of_slices_is_detected_at_open(store: Store) -> None:
+    buckets = store.open()
+    store.write(buckets, 20)
+    buckets.close()
+    damage(store, 0xFF, "index")
+    again = store.open()
+    assert store.asked_for_texts == 1
+    assert store.all_found(again) and again.damaged() == []
+
+
+def test_a_look_up_during_a_commit_does_not_rebuild_the_runs_without_the_texts_of_the_commit(store: Store) -> None:
+    buckets = store.open()
+    store.write(buckets, 20)
+    buckets.close()
+    damage(store, 3)
+    buckets = store.open()
+    new = NewPostings()
+    buckets.post(new, 900, *query(900).first_keys())
+    rows = buckets.log(new)
+    store.engine.mutate_rows(rows, Durability.SYNC)
+    assert not buckets.propose(query(3)).has_own  # of another thread
+    buckets.follow(rows, True)
+    store.committed.append(query(900))
+    again = store.open()  # a crash
+    assert store.all_found(again) and store.asked_for_texts == 1
+
+
+def test_a_dry_run_leaves_the_runs_of_its_store_alone(store: Store, tmp_path: Path) -> None:
+    buckets = store.open()
+    store.write(buckets, 20)
+    buckets.close()
+    damage(store, 3)
+    buckets = store.open()
+    dry = RunIndex(MemoryEngine(), tmp_path / "dry", store.texts, lower=buckets)
+    assert not dry.propose(query(3)).has_own and store.asked_for_texts == 0
+    assert buckets.propose(query(3)).has_own and store.asked_for_texts == 1
+    assert dry.propose(query(3)).has_own
+
+
+def test_a_check_of_the_runs_lets_look_ups_go_on(store: Store) -> None:
+    files = Paused()
+    buckets = store.open(files)
+    files.go_on.clear()
+    store.write(buckets, 20)
+    files.waits.wait()
+    found: list[list[str]] = []
+    checks = threading.Thread(target=lambda: found.append(buckets.damaged()))
+    checks.start()
+    assert store.all_found(buckets), "the check waits for the background thread, and look-ups do not wait for it"
+    assert not found
+    files.go_on.set()
+    checks.join()
+    assert found == [[]]
+
+
+def test_a_pruner_that_fails_keeps_nothing_in_memory(store: Store) -> None:
+    class Fails(MemoryEngine):
+        def scan(self, *args: Any, **options: Any) -> Iterator[Any]:
+            if len(args) == 4:  # of the texts that have a page
+                raise StorageError(errno.EIO, "broken")
+            return super().scan(*args, **options)
+
+    buckets = store.open()
+    store.write(buckets, 40)
+    pruner = Pruner(Fails(), buckets, lambda page, body: True, threading.Lock(), lambda rows: None)
+    with pytest.raises(StorageError):
+        pruner.run()
+    assert buckets.prune(np.empty(0, np.uint64)) == 0, "that pruning has ended"
+
+
+def test_files_of_others_in_the_folder_are_no_runs(store: Store) -> None:
+    store.folder.mkdir(parents=True)
+    (store.folder / f"{'x' * 16}-{'y' * 16}.run").write_text("foreign")
+    buckets = store.open()
+    store.write(buckets, 20)
+    assert store.all_found(buckets)

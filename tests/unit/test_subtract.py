@@ -99,3 +99,33 @@ def test_versions_of_one_url_are_compared_with_those_of_a(tmp_path: Path, capsys
     kept = [json.loads(written)["timestamp"] for written in output.read_text().splitlines()]
     assert run.code == 0 and "2023-01-01T00:00:00Z" not in kept and "2024-02-01T00:00:00Z" not in kept
     assert kept[-1] == "2024-02-20T00:00:00Z"
+
+
+def written(tmp_path: Path, capsys: pytest.CaptureFixture[str], a: str, b: str) -> list[tuple[str, str]]:
+    """URL and time of the pages of B that A does not have."""
+    for name, lines in (("a", a), ("b", b)):
+        (tmp_path / f"{name}.jsonl").write_text(lines)
+    names, output = [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], tmp_path / "out.jsonl"
+    run = Terminal(tmp_path / "none", capsys).bare("subtract", *names, "--output", str(output), "--format", "jsonl")
+    assert run.code in (0, 1), run.err
+    pages = map(json.loads, output.read_text().splitlines()) if run.code == 0 else ()
+    return [(page["url"], page["timestamp"]) for page in pages]
+
+
+def test_an_older_version_is_compared_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its verdict names a page of B alone, which is the nearest; the page of A is a little further away."""
+    first, third = changed(changed(WORDS, 150), 20), changed(WORDS, 150)
+    b = [("https://b.example/nearest", third, 1), ("https://b.example/old", first, 2)]
+    b.append(("https://b.example/old", article(7), 3))  # its newest version is not like a page of A
+    lines = "".join(line(url, words, date=f"2024-02-0{day}T00:00:00Z") for url, words, day in b)
+    kept = written(tmp_path, capsys, A, lines)
+    assert kept == [("https://b.example/old", "2024-02-03T00:00:00Z")]
+
+
+@pytest.mark.parametrize("words", [article(8), changed(article(1, 300), 150)], ids=["other", "near"])
+def test_a_page_with_url_and_time_of_one_of_a_keeps_its_date(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    kept = written(tmp_path, capsys, A, line("https://a.example/one", words, date="2024-01-01T00:00:00Z"))
+    is_near = words[:100] == WORDS[:100]
+    assert kept == ([] if is_near else [("https://a.example/one", "2024-01-01T00:00:00Z")])

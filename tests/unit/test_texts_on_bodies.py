@@ -18,7 +18,7 @@ from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_BODY, REC
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
-from docstore.storage.bases import NewPage
+from docstore.storage.bases import NewValue
 from docstore.storage.files import Files
 from docstore.storage.values import is_absent, parse_cell_value
 from docstore.store import DocumentStore
@@ -72,9 +72,9 @@ def test_text_takes_a_small_part_of_what_it_takes_alone(store: DocumentStore) ->
 def test_text_that_is_not_in_its_body_is_encoded_alone(store: DocumentStore) -> None:
     text = random.Random(9).randbytes(2000).hex().encode()
     with store.committer.lock:
-        page = NewPage(PagePointer(T0, b"com,x)/"), {BODY: UNLIKE[0], MAIN: text})
-        (stored,) = store.opened.values.append_pages([page])
-        value = stored.cell_values[MAIN]
+        pointer = PagePointer(T0, b"com,x)/")
+        body = NewValue(pointer, BODY, UNLIKE[0])
+        _, (value, *_) = store.opened.values.append_values([body, NewValue(pointer, MAIN, text, body=body)])
         assert store.opened.values.fetch(value) == text
         assert not store.opened.values.is_delta(value)
         store.committer.drop_placed()

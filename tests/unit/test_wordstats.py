@@ -148,6 +148,12 @@ def test_stats_as_json_of_a_host(run: Terminal) -> None:
     assert math.isclose(fields["hapax_share"], 1.0)
 
 
+@pytest.mark.parametrize("other", ["--caches", "--codecs", "--dedup"])
+def test_stats_of_words_refuse_other_tables(run: Terminal, other: str) -> None:
+    refused = run("stats", "--words", other)
+    assert refused.code == 2 and "stats takes one of --words" in refused.err
+
+
 def test_stats_of_a_host_without_text_finds_nothing(run: Terminal) -> None:
     assert run("stats", "--words", "--host", "c.example").code == 1
     assert run("stats", "--host", "b.example").code == 2

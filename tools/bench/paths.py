@@ -275,9 +275,9 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ),
     (
         "zstd of bodies, deltas and texts",
-        ((ValueCodec, "choose_many"),),
+        ((ValueCodec, "encode"),),
     ),
-    ("records and cell values", ((LocalValues, "append_pages"),)),
+    ("records and cell values", ((LocalValues, "append_values"),)),
     ("body, text and long values of a page, around zstd", ((Encoder, "encode"),)),
     ("postings", ((HashIndex, "add"), (HashIndex, "mutations"))),
     ("commit: segment written and synced", ((LocalValues, "sync"),)),

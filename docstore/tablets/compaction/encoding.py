@@ -68,7 +68,7 @@ class Level(NamedTuple):
 
     def codec(self) -> ValueCodec:
         """Encodes values so hard."""
-        return ValueCodec(self.zstd, tries=self.tries, small=self.settles, compares=self.chooses)
+        return ValueCodec(self.zstd, small=self.settles, compares=self.chooses, guesses=False)
 
 
 LEVELS = {
@@ -200,13 +200,17 @@ TIMES_LARGER = 2
 
 
 class Relatives:
-    """Bases for the bodies and texts of one tablet, filled as they are written."""
+    """Bases for the bodies and texts of one tablet, filled as they are written.
+
+    Attributes:
+        level: how hard the compaction tries.
+    """
 
     def __init__(self, tablet: Tablet, opened: LocalBackend, table: Table, level: Level, cache_bytes: int) -> None:
         self._tablet = tablet
         self._values, self._base_rows = opened.values, opened.base_rows
         self._table = table
-        self._level = level
+        self.level = level
         self._sketches = np.zeros((CANDIDATES, BINS), np.uint8)
         self._sketched: list[Base] = []
         self._indexes: dict[bytes, int] = {}
@@ -327,9 +331,9 @@ class Relatives:
     def _similar(self, sketch: bytes) -> Iterator[Base]:
         count = len(self._sketched)
         equal = (self._sketches[:count] == np.frombuffer(sketch_bins(sketch), np.uint8)).sum(axis=1)
-        best = np.argsort(-equal, kind="stable")[: self._level.tries]
+        best = np.argsort(-equal, kind="stable")[: self.level.tries]
         for index in best.tolist():
-            if estimate(int(equal[index])) >= self._level.least_likeness:
+            if estimate(int(equal[index])) >= self.level.least_likeness:
                 yield self._sketched[index]
 
     def _of(self, pointer: PagePointer, column: Column = BODY) -> Base | None:

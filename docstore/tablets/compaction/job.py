@@ -54,6 +54,8 @@ from docstore.tablets.compaction.encoding import (
 )
 from docstore.tablets.compaction.relocation import PAGES, Relocator
 from docstore.tablets.compaction.segments import (
+    SMALL_GARBAGE_BYTES,
+    Marked,
     SegmentsNamed,
     SegmentWriter,
     Selection,
@@ -134,7 +136,8 @@ class Compaction:
         Raises:
             InvalidArgument: no such tablet.
             StoreUnavailable: another compaction of this store is running.
-            StorageError: finished work is kept; free space, and run it again.
+            StorageError: finished work is kept; free space, and run it again.  With ENOSPC the values of some segments
+                were not moved, because the disk has no room for their copies.
         """
         started = time.monotonic()
         report = CompactionReport(self._level_name, dry_run)
@@ -206,19 +209,20 @@ class Compaction:
         selection = self._selection(chosen, full=bool(purged))
         before = set(opened.dictionaries.names())
         alone, marks_number = left_alone(rows, selection, marked, named, first_new)
-        old = {row.number for row in rows} - alone
         report.skipped_segments = len(alone)
+        found = [row for row in rows if row.number not in alone]
+        old, live_bytes, left_bytes = self._fitting(found, marked)
+        alone = {row.number for row in rows} - old
         report.old_bytes = sum(row.committed_bytes for row in rows if row.number in old)
         self._total_bytes = report.old_bytes
-        live_bytes = sum(marked.segments[number].live_bytes for number in old if number in marked.segments)
-        self._check_room(live_bytes)
         try:
             moves = self._move_all(chosen, rows, alone, first_new)
         except StorageError as error:
             if error.errno in FULL_DISK:  # what stays has to leave room to open the store
                 with suppress(StorageError):
                     self._drop_dictionaries(named)
-                self._check_room(live_bytes)  # others have filled the disk meanwhile
+                if self._lacking_bytes(live_bytes) > 0:  # others have filled the disk meanwhile
+                    raise self._no_room(live_bytes) from error
             raise
         report.tablets = len(chosen)
         for moved in moves:
@@ -228,6 +232,8 @@ class Compaction:
         report.live_bytes = self._done_bytes
         self._free_space(report, named, old, marks_number)
         report.removed_dictionaries = self._drop_dictionaries(named)
+        if left_bytes:
+            raise self._no_room(left_bytes)
         with committer.lock:
             plan = Plan()
             # Before their tablet had new dictionaries, writers may have used some from before the purge.
@@ -239,28 +245,54 @@ class Compaction:
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
-    def _check_room(self, live_bytes: int) -> None:
-        """Refuse to move values if the disk has no room for what is written before anything is freed.
-
-        That is a copy of the live values and their dictionaries, LevelDB's log of the new refs, and what LevelDB
-        rewrites at once.
+    def _fitting(self, rows: Sequence[SegmentRow], marked: Marked) -> tuple[set[int], int, int]:
+        """Choose the segments to empty: all of them, or on a full disk those with most garbage, while there is room.
 
         Args:
-            live_bytes: of the values that are moved.
+            rows: of the segments that should be emptied.
+            marked: their live data.
+        Returns:
+            Their numbers, the bytes of their live values, and those of the values that have to wait.
         Raises:
-            StorageError: ENOSPC, with the bytes to free.
+            StorageError: ENOSPC, because nothing can be freed in the room that there is.
         """
         self._opened.make_reserve()
+        live = {row: marked.segments[row.number].live_bytes if row.number in marked.segments else 0 for row in rows}
+        all_bytes = sum(live.values())
+        if self._lacking_bytes(all_bytes) <= 0:
+            return {row.number for row in rows}, all_bytes, 0
+        fitting: set[int] = set()
+        live_bytes = 0
+        for row in sorted(rows, key=lambda row: live[row] / row.committed_bytes):
+            is_worth = row.committed_bytes - live[row] > SMALL_GARBAGE_BYTES
+            if (is_worth or not live[row]) and self._lacking_bytes(live_bytes + live[row]) <= 0:
+                fitting.add(row.number)
+                live_bytes += live[row]
+        if not fitting:
+            raise self._no_room(all_bytes)
+        return fitting, live_bytes, all_bytes - live_bytes
+
+    def _needed_bytes(self, live_bytes: int) -> int:
+        """What is written before anything is freed, if so many bytes of live values are moved.
+
+        That is their copy, their dictionaries, LevelDB's log of the new refs, and what LevelDB rewrites at once.
+        """
         reserve = self._opened.reserve
-        moved_bytes = int(live_bytes * (1 + DICTIONARY_SHARE)) + min(live_bytes // 4, reserve.log_limit_bytes)
-        lacking_bytes = moved_bytes + reserve.compaction_bytes - reserve.free_bytes()
-        if lacking_bytes > 0:
-            raise StorageError(
-                errno.ENOSPC,
-                f"a compaction has to copy {live_bytes} live bytes, and tables of LevelDB, before it frees any: the "
-                f"disk of {self._opened.path} is too full; free {lacking_bytes + SLACK_BYTES} bytes, or delete "
-                "pages",
-            )
+        log_bytes = min(live_bytes // 4, reserve.log_limit_bytes)
+        return int(live_bytes * (1 + DICTIONARY_SHARE)) + log_bytes + reserve.compaction_bytes
+
+    def _lacking_bytes(self, live_bytes: int) -> int:
+        return self._needed_bytes(live_bytes) - self._opened.reserve.free_bytes()
+
+    def _no_room(self, live_bytes: int) -> StorageError:
+        """The error for so many bytes of live values that cannot be moved."""
+        free_bytes, needed_bytes = self._opened.reserve.free_bytes(), self._needed_bytes(live_bytes)
+        return StorageError(
+            errno.ENOSPC,
+            f"the disk of {self._opened.path} is too full to compact {live_bytes} live bytes: copies and tables of "
+            f"LevelDB take {needed_bytes} bytes before any are freed, and {free_bytes} are free; free "
+            f"{max(needed_bytes - free_bytes, 0) + SLACK_BYTES} bytes, or delete pages, and run it again",
+        )
 
     def _free_space(self, report: CompactionReport, named: SegmentsNamed, old: set[int], marks_number: int) -> None:
         """The steps from sweep to unlink."""
@@ -341,7 +373,9 @@ class Compaction:
                 moved_shared=moved_shared,
                 stop=stop,
             )
-            is_part = any(row.tablet == tablet.number for row in rows if row.number in alone)
+            is_part = any(
+                row.tablet == tablet.number or not (row.tablet or row.level) for row in rows if row.number in alone
+            )
             try:
                 self._move(tablet, relocator, codec, old, is_part=is_part, cache_bytes=CACHE_BYTES // threads)
             except BaseException as error:

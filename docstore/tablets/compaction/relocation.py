@@ -7,7 +7,7 @@ record is replaced only if unchanged.  After a lost race the records are garbage
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from threading import Event
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
-from docstore.storage.bases import TABLE, Base, value_name
+from docstore.storage.bases import TABLE, Base, NewValue, value_name
 from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import Plan, ScannedRow, all_cells, delete_of
 from docstore.storage.reports import CompactionReport
@@ -69,7 +69,7 @@ Columns = dict[Column, bytes]
 
 TEXT_SAVING = 0.2
 """Part of a text's bytes that a delta saves, times its similarity to the base: a text alone takes a quarter of its
-bytes, as a delta a twentieth."""
+bytes, as a delta a twentieth.  So a body's delta against a page is thought to save so much of the body's text."""
 TEXT_ON_BODY = 0.12
 """Part of a text's bytes that a delta against its own body, if that is whole, saves compared with the text alone."""
 
@@ -293,7 +293,9 @@ class Relocator:
                         move = self._moved(row_key, timestamp, column, columns, body)
                     else:
                         record, raw = self._read(old)
-                        move = Move(column, old, self._write(record, self._encode(column, raw)))
+                        value = NewValue(PagePointer(timestamp, row_key), column, raw)
+                        (encoded,) = self._codec.encode([value], [self._dictionaries.get(column)])
+                        move = Move(column, old, self._write(record, encoded))
                 except CorruptionError as error:
                     self._record_damage(error, Place(row_key, *column, timestamp))
                     continue
@@ -340,28 +342,24 @@ class Relocator:
         ):
             record = record._replace(row_key=row_key, timestamp=timestamp)
         body_ref, body_raw = self._last_body
-        now = None
-        if current and self._relatives.is_usable(current):
-            base = Base(current, b"", b"", PagePointer(0, row_key))
-            now = Encoded(record.codec, current, record.payload, base=base)
         own = body_raw if column == MAIN and body is not None and body.new == body_ref else b""
-        if base_value == old or is_shared:
-            encoded = self._encode(column, raw, body=own)
-        elif column == BODY:
-            relative = self._likely_relative(row_key, timestamp, columns)
-            bases = self._relatives.near(row_key, name, raw, sketch, current, relative)
+        pointer = PagePointer(record.timestamp, record.row_key)
+        bases: list[Base] = []
+        saves: list[int] = []
+        frame = b""
+        if base_value != old and not is_shared:
+            if current and not self._relatives.level.chooses and self._relatives.is_usable(current):
+                frame = record.payload
+                bases.append(Base(current, b"", b"", PagePointer(0, row_key)))
+            if not self._codec.is_small(column, len(frame), len(raw)):
+                body_base = None if body is None else body.base
+                bases += self._bases(PagePointer(timestamp, row_key), record, name, raw, columns, body_base)
             text_bytes = raw_bytes_of(columns.get(MAIN, INLINE_TAG))
-
-            def saves(base: Base) -> int:
-                """Estimated bytes that the text saves as a delta of that page's text, and not of its own body."""
-                if text_bytes <= INLINE_LIMIT_BYTES:
-                    return 0
-                return int((TEXT_SAVING * self._relatives.likeness(sketch, base) - TEXT_ON_BODY) * text_bytes)
-
-            encoded = self._encode(column, raw, bases, saves=saves, now=now)
-        else:
-            bases = self._relatives.texts_near(row_key, name, raw, None if body is None else body.base, current)
-            encoded = self._encode(column, raw, bases, body=own, now=now)
+            if column == BODY and text_bytes > INLINE_LIMIT_BYTES:
+                likeness = (self._relatives.likeness(sketch, base) for base in bases)
+                saves = [int((TEXT_SAVING * alike - TEXT_ON_BODY) * text_bytes) for alike in likeness]
+        value = NewValue(pointer, column, raw, name, bases, body=own or None, frame=frame, saves=saves)
+        (encoded,) = self._codec.encode([value], [self._dictionaries.get(column)])
         new = self._write(record, encoded)
         if is_shared:
             self._moved_here[name] = (old, new)
@@ -373,20 +371,29 @@ class Relocator:
                 self._relatives.add(sketch, whole, old)
             elif body is not None and body.base is None:
                 self._relatives.add_text(body.name, whole, old)
-        return Move(column, old, new, name, encoded.base and encoded.base._replace(raw=b""))
+        base = encoded.base._replace(raw=b"") if isinstance(encoded.base, Base) else None
+        return Move(column, old, new, name, base)
 
-    def _encode(
-        self,
-        column: Column,
-        raw: bytes,
-        bases: Iterable[Base] = (),
-        *,
-        saves: Callable[[Base], int] | None = None,
-        body: bytes = b"",
-        now: Encoded | None = None,
-    ) -> Encoded:
-        dictionary = self._dictionaries.get(column)
-        return self._codec.choose(column, raw, bases, dictionary, saves=saves, body=body, now=now)
+    def _bases(
+        self, pointer: PagePointer, record: Record, name: bytes, raw: bytes, columns: Columns, body_base: Base | None
+    ) -> Iterator[Base]:
+        """What a body or text is tried against, with raw bytes.
+
+        Args:
+            pointer: of the capture.
+            record: of the value, as it is stored.
+            name, raw: of the value.
+            columns: of the capture.
+            body_base: for a text: the base of the capture's body.
+        """
+        current = record.related if record.codec == CODEC_ZSTD_DELTA else b""
+        if record.family == MAIN[0]:
+            bases = self._relatives.texts_near(pointer.row_key, name, raw, body_base, current)
+        else:
+            sketch = columns.get(SKETCH, INLINE_TAG)[1:]
+            likely = self._likely_relative(pointer.row_key, pointer.timestamp, columns)
+            bases = self._relatives.near(pointer.row_key, name, raw, sketch, current, likely)
+        return islice(bases, self._relatives.level.tries)
 
     def _has_owner(self, row_key: bytes, column: Column, value: bytes) -> bool:
         """Whether a capture of a row has a value."""
@@ -407,7 +414,7 @@ class Relocator:
         return None
 
     def _write(self, old: Record, encoded: Encoded) -> bytes:
-        codec, related, payload, *_ = encoded
+        codec, related, payload, _ = encoded
         if codec == CODEC_ZSTD_BODY:
             body = decode_ref(parse_cell_value(self._last_body[0]).ref or b"")
             assert self._segment is not None and body.offset + body.length == self._segment.length_bytes, body

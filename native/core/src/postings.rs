@@ -205,6 +205,8 @@ pub fn prune(run: Run<'_>, pruning: Pruning<'_>, shape: Shape, first: usize, cou
 pub struct Layer<'a> {
     pub runs: Vec<Run<'a>>,
     pub recent: Option<&'a Recent>,
+    /// Whether a look-up goes on without the postings that a damaged run cannot give.
+    pub skips_damage: bool,
 }
 
 /// Look up mixed keys in layers, oldest first: for each posting which key, ascending, and its text.
@@ -222,19 +224,21 @@ fn gather(layers: &[Layer<'_>], keys: &[u64], limit: usize) -> Result<Vec<(u32, 
     }
     let mut left = vec![limit; keys.len()];
     let mut places = Vec::with_capacity(limit.min(LIST_LIMIT));
-    for Layer { runs, recent } in layers {
+    for Layer { runs, recent, skips_damage } in layers {
+        let skip = |result: Result<(), Damaged>| if *skips_damage { Ok(()) } else { result };
         let mut found: Vec<Option<Found>> = Vec::with_capacity(runs.len() * keys.len());
-        for run in runs {
-            run.find(keys, &mut found)?;
+        for (number, run) in runs.iter().enumerate() {
+            skip(run.find(keys, &mut found))?;
+            found.resize((number + 1) * keys.len(), None);
         }
         for (owner, left) in left.iter_mut().enumerate() {
             for (run, of_run) in runs.iter().zip(found.chunks_exact(keys.len())) {
                 if let Some(found) = of_run[owner] {
                     places.clear();
-                    run.places(found, *left, &mut places)?;
+                    skip(run.places(found, *left, &mut places))?;
                     *left -= places.len();
                     for &place in &places {
-                        together.push((owner as u32, run.text(place)?));
+                        skip(run.text(place).map(|text| together.push((owner as u32, text))))?;
                     }
                 }
             }

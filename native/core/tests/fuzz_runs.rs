@@ -142,7 +142,7 @@ fn check_runs(chance: &mut Chance) {
     let mut keys: Vec<u64> = parts.iter().flat_map(|part| some(&part.0)).chain(some(&posted.0)).collect();
     keys.extend((0..9).map(|_| chance.number() >> (64 - KEY_BITS)));
     let together: Vec<_> = parts.iter().cloned().chain([posted]).collect();
-    let layers = [Layer { runs: runs.clone(), recent: None }, Layer { runs: Vec::new(), recent: Some(&recent) }];
+    let layers = [Layer { runs: runs.clone(), recent: None, skips_damage: false }, Layer { runs: Vec::new(), recent: Some(&recent), skips_damage: false }];
     assert_eq!(find(&layers, &keys, limit), Ok(model(&together, &keys, limit)));
     assert_eq!(find(&layers[..1], &keys, limit), Ok(model(&parts, &keys, limit)));
 
@@ -153,7 +153,7 @@ fn check_runs(chance: &mut Chance) {
     let merged = merge(&runs, &texts, shape, limit, 0, shape.slices()).expect("whole");
     let all: Vec<u64> = parts.iter().flat_map(|part| part.1.clone()).collect();
     let file = File::new(&merged, &all, shape);
-    let layer = Layer { runs: vec![file.run().expect("whole")], recent: None };
+    let layer = Layer { runs: vec![file.run().expect("whole")], recent: None, skips_damage: false };
     assert_eq!(find(&[layer], &keys, limit), Ok(model(&parts, &keys, limit)));
 }
 
@@ -174,8 +174,10 @@ fn check_damage(chance: &mut Chance) {
     }
     let Ok(run) = file.run() else { return };
     let keys: Vec<u64> = postings.iter().map(|posting| posting >> PLACE_BITS).collect();
-    let layers = [Layer { runs: vec![run], recent: Some(&Recent::default()) }];
+    let mut layers = [Layer { runs: vec![run], recent: Some(&Recent::default()), skips_damage: false }];
     let _ = find(&layers, &keys, 64);
+    layers[0].skips_damage = true;
+    assert!(find(&layers, &keys, 64).is_ok());
     let fingerprints: Vec<u64> = (0..chance.below(200)).map(|_| chance.number()).collect();
     let (band_keys, own) = (&keys[..keys.len().min(96)], chance.number());
     let asked = Asked { band_keys, fingerprints: &fingerprints, runs: &keys, own };

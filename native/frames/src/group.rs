@@ -1,8 +1,9 @@
 //! The values of a group of pages, encoded by several threads: delta, dictionary or plain for each.
 //!
-//! `choose` decides; each value of a group is encoded as it would be alone, and the results are in the order of the
-//! values, whatever the threads do.  The base of a value may be that of an earlier
-//! value of the group: threads take the values in order, so what one waits for is done, or another thread is at it.
+//! `choose` decides.  What a value may be a delta against is data: bytes, or the number of an earlier value of the group,
+//! which stands for that value's own base if that value is a delta.  Each value is encoded as it would be alone, and the
+//! results are in the order of the values, whatever the threads do.  Threads take the values in order, so a value that
+//! another one waits for is done, or a thread is at work on it.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
@@ -15,13 +16,37 @@ use crate::{no_context, Dictionary, Encoder, Refused, LEVEL};
 const RELATED_BYTES: usize = 16;
 /// A longer base is not used.
 const BASE_LIMIT_BYTES: usize = 8 << 20;
+/// A longer body is no base of its text: each read of the text decodes all of it.
+const OWN_BODY_LIMIT_BYTES: usize = 4 << 20;
+/// A body is no base of a text that is so many times shorter, either.
+const OWN_BODY_TIMES: usize = 16;
 /// Another thread is worth its start from so many bytes on.
 const BYTES_A_THREAD: usize = 256 << 10;
 
+/// Bytes that a value may be a delta against.
+#[derive(Clone, Copy, Default)]
+pub struct Offer<'a> {
+    pub raw: &'a [u8],
+    /// The frame of the value against them, if that is made already; else empty.
+    pub frame: &'a [u8],
+    /// Bytes that a delta against them is thought to save elsewhere.
+    pub saves: isize,
+}
+
 /// What a value may be a delta against.
 pub enum Base<'a> {
-    Given(&'a [u8]),
+    Given(Offer<'a>),
     /// An earlier value of the group, or the base of that, if it is a delta.
+    Earlier(usize),
+}
+
+/// The body of the page whose text is encoded.
+pub enum Body<'a> {
+    /// The value is no text, or its body has no record directly before it.
+    None,
+    Given(&'a [u8]),
+    /// An earlier value of the group.  If that is a delta, the text may be a delta against the base at the same place
+    /// among its own; if it shares a record, against any of its bases; else only against the body.
     Earlier(usize),
 }
 
@@ -31,16 +56,28 @@ pub struct Value<'a> {
     /// Bases to try, the likeliest first.
     pub bases: Vec<Base<'a>>,
     pub dictionary: Option<&'a Dictionary>,
-    /// Of a body: its text, whose frame against the body is made, too, if the body is no delta; else empty.
-    pub text: &'a [u8],
-    /// Of a text: the body that its record stands behind; empty for none, and if the frame is there already.
-    pub body: &'a [u8],
-    /// Of a text: its frame against its body, if that is made already; else empty.
-    pub on_body: &'a [u8],
+    pub body: Body<'a>,
+    /// An earlier value with the same bytes, whose record this value shares if that one is no delta.
+    pub same: Option<usize>,
     /// What a delta is weighed against: one part in so many is taken at once.
     pub small: usize,
     /// Another delta has to save so many bytes, for the row of its base and a second decode at every read.
     pub cost_bytes: usize,
+}
+
+impl Value<'_> {
+    /// The numbers of earlier values that it needs.
+    fn needs(&self) -> impl Iterator<Item = usize> + '_ {
+        let bases = self.bases.iter().filter_map(|base| match base {
+            Base::Earlier(number) => Some(*number),
+            Base::Given(_) => None,
+        });
+        let body = match self.body {
+            Body::Earlier(number) => Some(number),
+            _ => None,
+        };
+        bases.chain(body).chain(self.same)
+    }
 }
 
 /// How hard to try.
@@ -56,13 +93,23 @@ pub struct Effort {
     pub on_body: (usize, usize),
 }
 
-/// A base to try, the likeliest first.
-pub struct Offer<Bytes> {
-    pub raw: Bytes,
-    /// The frame of the value against it, if that is made already; else empty.
-    pub frame: Bytes,
-    /// Bytes that a delta against it is thought to save elsewhere.
-    pub saves: isize,
+impl Effort {
+    /// That of a write.
+    pub const fn of_writes(on_body: (usize, usize)) -> Self {
+        Self { level: LEVEL, compares: false, guesses: true, on_body }
+    }
+}
+
+/// What a value is encoded with besides its dictionary: the earlier values that it names are bytes here.
+struct Related<'a, 'g> {
+    /// At the places of the value's bases; one without bytes is not tried.
+    offers: Vec<Offer<'a>>,
+    /// Of a body: its text, whose frame against the body is made, too, if the body is no delta; else empty.
+    text: &'a [u8],
+    /// Of a text: the body that its record stands behind; empty for none, and if the frame is there already.
+    body: &'a [u8],
+    /// Of a text: its frame against its body, if that is made already; else empty.
+    on_body: &'g [u8],
 }
 
 /// How a value is encoded: the numbers of the codecs in a record.
@@ -73,17 +120,19 @@ pub enum Way {
     Dictionary = 2,
     Delta = 3,
     Body = 4,
+    /// No record of its own: it shares that of an earlier value.
+    Same = 255,
 }
 
 /// An encoded value.
 pub struct Encoded {
     pub way: Way,
-    /// Which of the bases.
+    /// Of a delta: which of the bases.  Of a value that shares a record: the number of the value that has it.
     pub base: Option<usize>,
     /// Empty for a value that is stored as it is.
     pub frame: Vec<u8>,
-    /// The frame of the text, if there is one.
-    pub text: Vec<u8>,
+    /// Of a body: the frame of its text against it, if that was made.
+    text: Vec<u8>,
 }
 
 /// Encoders that wait for work.
@@ -114,12 +163,19 @@ impl Default for Encoders {
     }
 }
 
+/// A value that is done, and what a similar one may be a delta against.
+struct Done<'a> {
+    made: Result<Encoded, Refused>,
+    root: &'a [u8],
+}
+
 /// What became of the values so far.
 struct Group<'a, 'v> {
     values: &'v [Value<'a>],
+    /// Of each body, the text in the group that may be a delta of it; else empty.
+    texts: Vec<&'a [u8]>,
     effort: Effort,
-    /// Of each value that is done: how it is encoded, and what a similar value may be a delta against.
-    done: Vec<OnceLock<(Result<Encoded, Refused>, &'a [u8])>>,
+    done: Vec<OnceLock<Done<'a>>>,
     next: AtomicUsize,
     /// Threads that wait for a value of another one.
     waiting: Mutex<()>,
@@ -132,27 +188,21 @@ impl<'a> Group<'a, '_> {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(value) = self.values.get(number) else { break };
-            let bases: Vec<&[u8]> = value.bases.iter().map(|base| self.root_of(base)).collect();
-            let made = match &mut encoder {
-                None => Err(no_context()),
-                Some(encoder) => {
-                    let mut numbers = 0..bases.len();
-                    let next = || {
-                        let number = numbers.next()?;
-                        let is_tried = bases[..number].iter().any(|other| ptr::eq(*other, bases[number]));
-                        let raw = if is_tried { &[][..] } else { bases[number] };
-                        Some(Offer { raw, frame: &[][..], saves: 0 })
-                    };
-                    catch_unwind(AssertUnwindSafe(|| choose(encoder, value, self.effort, next)))
-                        .unwrap_or_else(|_| Err(Refused::Failed("encoding a value panicked".to_owned())))
+            let done = match (self.shared(value), &mut encoder) {
+                (Some(done), _) => done,
+                (None, None) => Done { made: Err(no_context()), root: value.raw },
+                (None, Some(encoder)) => {
+                    let related = self.related(number);
+                    let made = catch_unwind(AssertUnwindSafe(|| choose(encoder, value, &related, self.effort)))
+                        .unwrap_or_else(|_| Err(Refused::Failed("encoding a value panicked".to_owned())));
+                    let base = made.as_ref().ok().and_then(|made| made.base);
+                    Done { root: base.map_or(value.raw, |base| related.offers[base].raw), made }
                 }
             };
-            if matches!(made, Err(Refused::Failed(_))) {
+            if matches!(done.made, Err(Refused::Failed(_))) {
                 encoder = encoders.take(); // the one that failed is not used again
             }
-            let base = made.as_ref().ok().and_then(|made| made.base);
-            let root = base.map_or(value.raw, |base| bases[base]);
-            let _ = self.done[number].set((made, root));
+            let _ = self.done[number].set(done);
             drop(self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
             self.is_done.notify_all();
         }
@@ -161,41 +211,95 @@ impl<'a> Group<'a, '_> {
         }
     }
 
-    fn root_of(&self, base: &Base<'a>) -> &'a [u8] {
-        match *base {
-            Base::Given(raw) => raw,
-            Base::Earlier(number) => {
-                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                loop {
-                    if let Some((_, root)) = self.done[number].get() {
-                        return root;
+    /// An earlier value; waits for the thread that is at work on it.
+    fn earlier(&self, number: usize) -> &Done<'a> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(done) = self.done[number].get() {
+                return done;
+            }
+            waiting = self.is_done.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The value as one that shares the record of an earlier one; None if it needs a record of its own.
+    fn shared(&self, value: &Value<'a>) -> Option<Done<'a>> {
+        let number = value.same?;
+        let Done { made: Ok(made), root } = self.earlier(number) else { return None };
+        let owner = match made.way {
+            Way::Delta => return None,
+            Way::Same => made.base,
+            _ => Some(number),
+        };
+        Some(Done { made: Ok(Encoded { way: Way::Same, base: owner, frame: Vec::new(), text: Vec::new() }), root })
+    }
+
+    fn related(&self, number: usize) -> Related<'a, '_> {
+        let value = &self.values[number];
+        let mut offers: Vec<Offer<'a>> = value.bases.iter().map(|base| self.offer(base)).collect();
+        for number in 1..offers.len() {
+            if offers[..number].iter().any(|other| ptr::eq(other.raw, offers[number].raw)) {
+                offers[number] = Offer::default();
+            }
+        }
+        let mut related = Related { offers, text: self.texts[number], body: &[], on_body: &[] };
+        match value.body {
+            Body::None => {}
+            Body::Given(body) if may_be_base(body, value.raw) => related.body = body,
+            Body::Given(_) => {}
+            Body::Earlier(number) => {
+                if let Ok(body) = &self.earlier(number).made {
+                    let only = if body.way == Way::Delta { body.base } else { None };
+                    for (place, offer) in related.offers.iter_mut().enumerate() {
+                        if body.way != Way::Same && Some(place) != only {
+                            *offer = Offer::default();
+                        }
                     }
-                    waiting = self.is_done.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                    related.on_body = &body.text;
                 }
             }
+        }
+        related
+    }
+
+    fn offer(&self, base: &Base<'a>) -> Offer<'a> {
+        match *base {
+            Base::Given(offer) => offer,
+            Base::Earlier(number) => Offer { raw: self.earlier(number).root, ..Offer::default() },
         }
     }
 }
 
-/// Encode values while pages come in, with at most so many threads, this one included; a text on its own body is weighed
-/// by `on_body`.
+/// Whether a text may be a delta of its own body.
+fn may_be_base(body: &[u8], text: &[u8]) -> bool {
+    body.len() <= OWN_BODY_LIMIT_BYTES.min(OWN_BODY_TIMES * text.len())
+}
+
+/// Encode values with at most so many threads, this one included.
 ///
 /// # Panics
 ///
-/// If a value names itself or a later one as its base.
+/// If a value names itself or a later one, or two texts name one body.
 pub fn encode_group(
     values: &[Value<'_>],
-    on_body: (usize, usize),
+    effort: Effort,
     encoders: &Encoders,
     threads: usize,
 ) -> Vec<Result<Encoded, Refused>> {
+    let mut texts: Vec<&[u8]> = vec![&[]; values.len()];
     for (number, value) in values.iter().enumerate() {
-        let is_earlier = |base: &Base<'_>| !matches!(base, Base::Earlier(other) if *other >= number);
-        assert!(value.bases.iter().all(is_earlier), "a base of value {number} comes after it");
+        assert!(value.needs().all(|other| other < number), "a base of value {number} comes after it");
+        if let Body::Earlier(body) = value.body {
+            assert!(texts[body].is_empty(), "value {body} is the body of two texts");
+            if may_be_base(values[body].raw, value.raw) {
+                texts[body] = value.raw;
+            }
+        }
     }
     let group = Group {
         values,
-        effort: Effort { level: LEVEL, compares: false, guesses: true, on_body },
+        texts,
+        effort,
         done: values.iter().map(|_| OnceLock::new()).collect(),
         next: AtomicUsize::new(0),
         waiting: Mutex::new(()),
@@ -211,33 +315,30 @@ pub fn encode_group(
         group.work(encoders);
     });
     let undone = || Err(Refused::Failed("a value was not encoded".to_owned()));
-    group.done.into_iter().map(|one| one.into_inner().map_or_else(undone, |(made, _)| made)).collect()
+    group.done.into_iter().map(|one| one.into_inner().map_or_else(undone, |done| done.made)).collect()
 }
 
 /// Decide on delta, dictionary or plain: the one place where that is done, for writes and compaction.
 ///
-/// `next` gives the bases.  The plain way is tried only if no delta is small.
-pub fn choose<Bytes: AsRef<[u8]>>(
+/// The plain way is tried only if no delta is small.
+fn choose(
     encoder: &mut Encoder,
     value: &Value<'_>,
+    related: &Related<'_, '_>,
     effort: Effort,
-    mut next: impl FnMut() -> Option<Offer<Bytes>>,
 ) -> Result<Encoded, Refused> {
     let raw = value.raw;
     let of = |way, base, frame: &[u8]| Encoded { way, base, frame: frame.to_vec(), text: Vec::new() };
     let mut best: Option<Encoded> = None;
-    let mut chosen = None;
     // Body and text together are smaller without a base, mostly, if the delta is not small.
-    let limit = (effort.guesses && !value.text.is_empty()).then_some(raw.len() / value.small);
-    for number in 0.. {
-        let Some(offer) = next() else { break };
-        let (base, made) = (offer.raw.as_ref(), offer.frame.as_ref());
-        let frame = if !made.is_empty() {
-            made
-        } else if base.is_empty() || base.len() > BASE_LIMIT_BYTES {
+    let limit = (effort.guesses && !related.text.is_empty()).then_some(raw.len() / value.small);
+    for (number, offer) in related.offers.iter().enumerate() {
+        let frame = if !offer.frame.is_empty() {
+            offer.frame
+        } else if offer.raw.is_empty() || offer.raw.len() > BASE_LIMIT_BYTES {
             continue;
         } else {
-            match encoder.with_base(raw, base, limit) {
+            match encoder.with_base(raw, offer.raw, limit) {
                 Err(Refused::OverLimit) => continue,
                 made => made?,
             }
@@ -246,28 +347,32 @@ pub fn choose<Bytes: AsRef<[u8]>>(
         if is_better && frame.len() + RELATED_BYTES < raw.len() {
             let is_small = frame.len() * value.small < raw.len();
             best = Some(of(Way::Delta, Some(number), frame));
-            chosen = Some(offer);
             if is_small && !effort.compares {
                 break;
             }
         }
     }
-    if let (true, Some(best), Some(offer)) = (effort.compares, &mut best, &chosen) {
-        let frame = encoder.with_base_at(raw, offer.raw.as_ref(), effort.level)?;
-        if frame.len() < best.frame.len() {
-            best.frame = frame.to_vec();
+    let mut saves = 0;
+    if let Some((best, base)) = best.as_mut().and_then(|best| best.base.map(|base| (best, base))) {
+        let offer = related.offers[base];
+        saves = offer.saves;
+        if effort.compares {
+            let frame = encoder.with_base_at(raw, offer.raw, effort.level)?;
+            if frame.len() < best.frame.len() {
+                best.frame = frame.to_vec();
+            }
         }
     }
     let (mut small, mut cost_bytes) = (value.small, value.cost_bytes);
     let is_small = |best: &Option<Encoded>, small| best.as_ref().is_some_and(|best| best.frame.len() * small < raw.len());
-    if !is_small(&best, small) && !(value.body.is_empty() && value.on_body.is_empty()) {
-        let frame = match value.on_body {
-            [] => encoder.with_base_at(raw, value.body, effort.level)?,
+    if !is_small(&best, small) && !(related.body.is_empty() && related.on_body.is_empty()) {
+        let frame = match related.on_body {
+            [] => encoder.with_base_at(raw, related.body, effort.level)?,
             made => made,
         };
         if frame.len() < best.as_ref().map_or(raw.len(), |best| best.frame.len()) {
             best = Some(of(Way::Body, None, frame));
-            chosen = None;
+            saves = 0;
             (small, cost_bytes) = effort.on_body;
         }
     }
@@ -275,15 +380,16 @@ pub fn choose<Bytes: AsRef<[u8]>>(
         Some(best) if best.frame.len() * small < raw.len() => best,
         Some(best) => {
             // The text of a delta is a delta, too, of as large a part of its bytes, or a larger one.
-            let text_bytes = best.frame.len() * value.text.len() / raw.len();
+            let text_bytes = best.frame.len() * related.text.len() / raw.len();
             let limit = best.frame.len() + text_bytes + cost_bytes;
-            let saves = chosen.map_or(0, |offer| offer.saves);
-            alone(encoder, value, effort, Some(limit.saturating_add_signed(-saves)))?.unwrap_or(best)
+            let limit = limit.saturating_add_signed(-saves);
+            alone(encoder, value, related.text, effort, Some(limit))?.unwrap_or(best)
         }
-        None => alone(encoder, value, effort, None)?.ok_or_else(|| Refused::Failed("no way to encode".to_owned()))?,
+        None => alone(encoder, value, related.text, effort, None)?
+            .ok_or_else(|| Refused::Failed("no way to encode".to_owned()))?,
     };
-    if !matches!(made.way, Way::Delta | Way::Body) && made.text.is_empty() && !value.text.is_empty() {
-        made.text = encoder.with_base(value.text, raw, None)?.to_vec();
+    if !matches!(made.way, Way::Delta | Way::Body) && made.text.is_empty() && !related.text.is_empty() {
+        made.text = encoder.with_base(related.text, raw, None)?.to_vec();
     }
     Ok(made)
 }
@@ -292,6 +398,7 @@ pub fn choose<Bytes: AsRef<[u8]>>(
 fn alone(
     encoder: &mut Encoder,
     value: &Value<'_>,
+    text: &[u8],
     effort: Effort,
     limit: Option<usize>,
 ) -> Result<Option<Encoded>, Refused> {
@@ -299,10 +406,10 @@ fn alone(
     let is_within = |bytes: usize| limit.is_none_or(|limit| bytes <= limit);
     if let Some(dictionary) = value.dictionary {
         let guessed = limit.filter(|_| effort.guesses);
-        let made = if value.text.is_empty() {
+        let made = if text.is_empty() {
             encoder.with_dictionary(raw, dictionary, guessed).map(|frame| (frame.to_vec(), Vec::new()))
         } else {
-            encoder.body_and_text(raw, value.text, dictionary, guessed)
+            encoder.body_and_text(raw, text, dictionary, guessed)
         };
         if matches!(made, Err(Refused::OverLimit)) {
             return Ok(None);
@@ -333,12 +440,16 @@ mod tests {
     }
 
     fn value<'a>(raw: &'a [u8], bases: Vec<Base<'a>>, dictionary: Option<&'a Dictionary>) -> Value<'a> {
-        Value { raw, bases, dictionary, text: &[], body: &[], on_body: &[], small: 12, cost_bytes: 200 }
+        Value { raw, bases, dictionary, body: Body::None, same: None, small: 12, cost_bytes: 200 }
+    }
+
+    fn encode(values: &[Value<'_>], threads: usize) -> Vec<Encoded> {
+        let made = encode_group(values, Effort::of_writes((4, 100)), &Encoders::new(), threads);
+        made.into_iter().map(|made| made.expect("made")).collect()
     }
 
     #[test]
     fn many_threads_give_what_one_gives() {
-        let encoders = Encoders::new();
         let raws: Vec<Vec<u8>> =
             (0..64u64).map(|number| [noise(number / 8, 20_000), noise(number, 300)].concat()).collect();
         let dictionary = Dictionary::new(&noise(3, 30_000), LEVEL);
@@ -348,14 +459,13 @@ mod tests {
                 value(&raws[number], bases, Some(&dictionary))
             })
             .collect();
-        let one = encode_group(&values, (4, 100), &encoders, 1);
+        let one = encode(&values, 1);
         for threads in [2, 3, 7] {
-            for (one, other) in one.iter().zip(encode_group(&values, (4, 100), &encoders, threads)) {
-                let (one, other) = (one.as_ref().expect("made"), other.expect("made"));
+            for (one, other) in one.iter().zip(encode(&values, threads)) {
                 assert_eq!((one.way, one.base, &one.frame), (other.way, other.base, &other.frame));
             }
         }
-        assert_eq!(one.iter().filter(|one| one.as_ref().is_ok_and(|one| one.way == Way::Delta)).count(), 56);
+        assert_eq!(one.iter().filter(|one| one.way == Way::Delta).count(), 56);
     }
 
     #[test]
@@ -363,22 +473,53 @@ mod tests {
         let first = noise(1, 5000);
         let second = [&first[..2500], b"changed", &first[2500..]].concat();
         let third = [&second[..], b"and again"].concat();
-        let encoders = Encoders::new();
         let values = [
             value(&first, vec![], None),
             value(&second, vec![Base::Earlier(0)], None),
             value(&third, vec![Base::Earlier(1)], None),
         ];
-        let made = encode_group(&values, (4, 100), &encoders, 2);
+        let made = encode(&values, 2);
         let mut encoder = Encoder::new().expect("memory");
         let against_first = encoder.with_base(&third, &first, None).expect("a frame").to_vec();
-        assert_eq!(made[2].as_ref().expect("made").frame, against_first);
+        assert_eq!(made[2].frame, against_first);
+    }
+
+    #[test]
+    fn a_value_shares_the_record_of_an_earlier_one_that_is_no_delta() {
+        let (first, changed) = (noise(1, 5000), [&noise(1, 5000)[..], b"changed"].concat());
+        let like = |raw, base| Value { same: Some(base), ..value(raw, vec![Base::Earlier(base)], None) };
+        let values = [
+            value(&first, vec![], None),
+            like(&first, 0),
+            like(&first, 1),
+            value(&changed, vec![Base::Earlier(2)], None),
+            like(&changed, 3),
+        ];
+        let made: Vec<_> = encode(&values, 2).iter().map(|made| (made.way, made.base)).collect();
+        let delta = (Way::Delta, Some(0));
+        assert_eq!(made, [(Way::Plain, None), (Way::Same, Some(0)), (Way::Same, Some(0)), delta, delta]);
+    }
+
+    #[test]
+    fn a_text_leans_on_what_its_body_leans_on_or_on_its_body() {
+        let (body, text) = (noise(1, 5000), noise(1, 2000));
+        let (near, far) = ([&body[..], b"changed"].concat(), noise(2, 5000));
+        let of = |raw| Base::Given(Offer { raw, ..Offer::default() });
+        let bases = || vec![of(&far[..]), of(&near[..])];
+        let text_of = |body| Value { body: Body::Earlier(body), ..value(&text, bases(), None) };
+        let of_delta = encode(&[value(&body, bases(), None), text_of(0)], 2);
+        assert_eq!((of_delta[0].base, of_delta[1].way, of_delta[1].base), (Some(1), Way::Delta, Some(1)));
+        let of_whole = encode(&[value(&body, vec![], None), text_of(0)], 2);
+        assert_eq!((of_whole[0].way, of_whole[1].way), (Way::Plain, Way::Body));
+        let shared = Value { same: Some(0), ..value(&body, vec![], None) };
+        let of_shared = encode(&[value(&body, vec![], None), shared, text_of(1)], 2);
+        assert_eq!((of_shared[1].way, of_shared[2].way, of_shared[2].base), (Way::Same, Way::Delta, Some(1)));
     }
 
     #[test]
     #[should_panic(expected = "comes after it")]
     fn a_base_comes_before_its_deltas() {
         let raw = noise(1, 100);
-        let _ = encode_group(&[value(&raw, vec![Base::Earlier(0)], None)], (4, 100), &Encoders::new(), 1);
+        encode(&[value(&raw, vec![Base::Earlier(0)], None)], 1);
     }
 }

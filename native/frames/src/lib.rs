@@ -21,7 +21,7 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 pub use decode::Decoder;
 pub use entropy::{Refused, LEVEL};
 use entropy::{Context, Libzstd, Prepared, DELTA_LEVEL};
-pub use group::{choose, encode_group, Base, Effort, Encoded, Encoders, Offer, Value, Way};
+pub use group::{encode_group, Base, Body, Effort, Encoded, Encoders, Offer, Value, Way};
 use matches::Finder;
 use places::Index;
 
@@ -164,27 +164,27 @@ impl Encoder {
     pub fn body_and_text(
         &mut self,
         body: &[u8],
-        said: &[u8],
+        own_text: &[u8],
         dictionary: &Dictionary,
         limit: Option<usize>,
     ) -> Result<(Vec<u8>, Vec<u8>), Refused> {
         let start = dictionary.content_bytes;
-        let Some(index) = dictionary.index_for(body.len() + said.len()) else {
+        let Some(index) = dictionary.index_for(body.len() + own_text.len()) else {
             return Ok((self.with_dictionary(body, dictionary, limit)?.to_vec(), Vec::new()));
         };
         let first = dictionary.with_text(|text| {
-            text.reserve_exact(body.len() + said.len());
+            text.reserve_exact(body.len() + own_text.len());
             text.extend_from_slice(body);
-            self.finder.recent().clear(body.len() + said.len());
+            self.finder.recent().clear(body.len() + own_text.len());
             if !self.finder.find(text, start, Some(index), limit) {
                 return Err(Refused::OverLimit);
             }
             let first = self.context.frame(self.finder.copies(), body, start).map(<[u8]>::to_vec);
-            text.extend_from_slice(said);
+            text.extend_from_slice(own_text);
             self.finder.find_after(text, start, start + body.len());
             first
         });
-        Ok((first?, self.context.frame(self.finder.copies(), said, body.len())?.to_vec()))
+        Ok((first?, self.context.frame(self.finder.copies(), own_text, body.len())?.to_vec()))
     }
 
     /// The frame of a value by itself, as zstd makes it.

@@ -284,14 +284,13 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 29;
+const INTERFACE: u32 = 30;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_class::<Kernel>()?;
     module.add_class::<encode::FrameDictionary>()?;
-    module.add_function(wrap_pyfunction!(encode::encode_value, module)?)?;
     module.add_function(wrap_pyfunction!(encode::encode_values, module)?)?;
     records::add_to(module)?;
     text::add_to(module)?;

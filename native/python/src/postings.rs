@@ -144,9 +144,9 @@ pub struct Runs {
 }
 
 impl Runs {
-    fn layer(&self) -> PyResult<Layer<'_>> {
+    fn layer(&self, skips_damage: bool) -> PyResult<Layer<'_>> {
         let runs = self.runs.iter().map(|run| run.get().view()).collect::<PyResult<_>>()?;
-        Ok(Layer { runs, recent: Some(&self.recent) })
+        Ok(Layer { runs, recent: Some(&self.recent), skips_damage })
     }
 
     /// The committed postings of another index, then those of this one, then those of a batch.
@@ -154,10 +154,12 @@ impl Runs {
         &'a self,
         lower: &'a Option<PyRef<'_, Self>>,
         batch: &'a Option<PyRef<'_, Postings>>,
+        skips_damage: bool,
     ) -> PyResult<Vec<Layer<'a>>> {
-        let mut layers = lower.as_ref().map(|lower| lower.layer()).transpose()?.into_iter().collect::<Vec<_>>();
-        layers.push(self.layer()?);
-        layers.extend(batch.as_ref().map(|batch| Layer { runs: Vec::new(), recent: Some(&batch.0) }));
+        let mut layers =
+            lower.as_ref().map(|lower| lower.layer(skips_damage)).transpose()?.into_iter().collect::<Vec<_>>();
+        layers.push(self.layer(skips_damage)?);
+        layers.extend(batch.as_ref().map(|batch| Layer { recent: Some(&batch.0), ..Layer::default() }));
         Ok(layers)
     }
 
@@ -368,12 +370,14 @@ impl Runs {
         lower: Option<PyRef<'py, Self>>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let mixed: Vec<u64> = keys.to_vec(python)?.into_iter().map(mix_key).collect();
-        let (owners, texts) = postings::find(&self.layers(&lower, &batch)?, &mixed, self.limit).map_err(damaged)?;
+        let (owners, texts) = postings::find(&self.layers(&lower, &batch, false)?, &mixed, self.limit).map_err(damaged)?;
         Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
     }
 
     /// The chains of a page looked up, and what they lead to ranked; removed texts are left out.
-    #[pyo3(signature = (asked, looks, batch = None, lower = None))]
+    ///
+    /// `skips_damage`: go on without the postings that a damaged run cannot give.
+    #[pyo3(signature = (asked, looks, batch = None, lower = None, skips_damage = false))]
     fn propose<'py>(
         &self,
         python: Python<'py>,
@@ -381,8 +385,9 @@ impl Runs {
         looks: LookLimits,
         batch: Option<PyRef<'py, Postings>>,
         lower: Option<PyRef<'py, Self>>,
+        skips_damage: bool,
     ) -> PyResult<Proposal<'py>> {
-        let layers = self.layers(&lower, &batch)?;
+        let layers = self.layers(&lower, &batch, skips_damage)?;
         answered(python, asked, looks, |asked, looks| {
             let mut found = postings::propose(&layers, asked, self.limit, looks).map_err(damaged)?;
             found.proposal.numbers.retain(|&number| number != TEXT_GONE);

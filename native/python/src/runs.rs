@@ -31,6 +31,8 @@ pub const TEXT_GONE: u64 = 0;
 const BUCKET_KEYS: u64 = 16;
 const MAX_SLICE_BITS: u32 = 24;
 const PART_NAMES: [&str; 3] = ["texts", "slices", "index"];
+/// The place of the index of slices among these parts.
+const INDEX: usize = 2;
 /// Bytes of a run that are verified, or of its table of texts that are written, in one step.
 const BYTES_A_STEP: usize = 1 << 22;
 /// Slices that one step makes: 300,000 keys, some hundredths of a second.
@@ -81,7 +83,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Read a footer.
+    /// Read a footer and verify the index of slices; texts and slices are not read.
     pub fn open(python: Python<'_>, span: (u64, u64), buffer: PyBuffer<u8>) -> PyResult<Self> {
         if !buffer.is_c_contiguous() || !buffer.readonly() {
             return Err(InvalidArgument::new_err("a run must be one read-only piece of memory"));
@@ -122,6 +124,11 @@ impl Run {
         let checksums = [40, 44, 48].map(|at| number_at::<4>(foot, at) as u32);
         let parts = [MAGIC.len(), slices, index, footer];
         let run = Self { buffer, span, parts, shape, texts, keys, postings, checksums };
+        let computed = run.checksum_of(INDEX);
+        if computed != run.checksums[INDEX] {
+            let (expected, found) = (format!("{:08x}", run.checksums[INDEX]), format!("{computed:08x}"));
+            return Err(corrupt(python, "the index of a run of postings is damaged", Some(index), &expected, &found));
+        }
         run.view()?;
         Ok(run)
     }
@@ -132,6 +139,10 @@ impl Run {
 
     pub fn view(&self) -> PyResult<slices::Run<'_>> {
         slices::Run::new(self.bytes(), self.parts, self.shape).map_err(damaged)
+    }
+
+    fn checksum_of(&self, part: usize) -> u32 {
+        crc32(&self.bytes()[self.parts[part]..self.parts[part + 1]], 0)
     }
 
     fn text_table(&self) -> &[u8] {
@@ -191,8 +202,7 @@ impl Run {
 
     /// Names of damaged parts; reads the whole run.
     fn damaged_parts(&self, python: Python<'_>) -> Vec<&'static str> {
-        let is_damaged =
-            |part: &usize| crc32(&self.bytes()[self.parts[*part]..self.parts[*part + 1]], 0) != self.checksums[*part];
+        let is_damaged = |part: &usize| self.checksum_of(*part) != self.checksums[*part];
         python.detach(|| (0..3).filter(is_damaged).map(|part| PART_NAMES[part]).collect())
     }
 }
