@@ -20,13 +20,16 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import IO, Any, Final
 
 from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, SkippedEntry
 from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT
 from docstore.archives.source import modified_micros
 from docstore.archives.warc import parse_date
+from docstore.model.capture import ClusterPlace
 from docstore.model.errors import InvalidArgument, missing_extra
+from docstore.model.keys import row_key
 from docstore.model.types import Headers, Page
 
 try:
@@ -136,6 +139,28 @@ def _columns_read(kinds: Mapping[str, Any]) -> tuple[list[str], str, str]:
         if name not in _TIMES or not _is_time(kinds[name]):
             _warn_of_type(name, str(kinds[name]))
     return names, time_name, ""
+
+
+def read_places(path: Path) -> Iterator[tuple[bytes, int, ClusterPlace | None]]:
+    """The clusters that `docstore-spark` writes: row key and time of each version, and its place; None if it is alone.
+
+    Args:
+        path: a Parquet file, or a folder of them.
+    """
+    names = ["url", "timestamp", "canonical", "canonical_timestamp", "similarity"]
+    for file in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
+        try:
+            for batch in pq.ParquetFile(file).iter_batches(columns=names):
+                columns = [
+                    _times(column) if pa.types.is_timestamp(column.type) else column.to_pylist()
+                    for column in batch.select(names).columns
+                ]
+                for url, timestamp, canonical, at, similarity in zip(*columns, strict=True):
+                    place = ClusterPlace(row_key(canonical), at, similarity) if canonical else None
+                    yield row_key(url), timestamp, place
+        except (*_FAILURES, KeyError) as error:
+            message = f"cannot read {file}, expected columns {', '.join(names)} ({_line(error)})"
+            raise InvalidArgument(f"{message}; name the folder clusters that docstore-spark wrote") from error
 
 
 class _Group:

@@ -433,6 +433,7 @@ docstore sweep --threshold 0.9 --canonical-policy oldest --pairs pairs.tsv --dry
 docstore sweep --text visible --shingle-words 5 --all-pairs --pairs pairs.tsv --json
 docstore sweep --same-url --dry-run
 docstore sweep --apply reject --dry-run
+docstore sweep --from clusters
 """
 
 
@@ -473,6 +474,8 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "with title_mismatch",
     )
     declare(parser, "--threads N", "default: all cores", default=os.cpu_count() or 1)
+    about = "compute nothing: take the clusters that docstore-spark made of the exported pages (Parquet)"
+    declare(parser, "--from FOLDER", about)
     arguments.add_progress(parser)
     arguments.add_store(parser, "the report as one JSON object")
 

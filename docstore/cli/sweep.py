@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docstore.cli import answers, output
-from docstore.cli.opening import open_in
+from docstore.cli.opening import open_files, open_in
 from docstore.model.errors import EXIT_OK
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import Progress, SweepOptions, SweepReport, sweep
+from docstore.sweep.pages import take_places
 from docstore.sweep.reindex import ReindexReport, reindex
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ LEFT = {
 
 
 def run_sweep(args: argparse.Namespace) -> int:
+    clusters = getattr(args, "from")  # a word of Python
+    if clusters is not None:
+        return _run_from(args, Path(clusters))
     options = SweepOptions(
         **{name: getattr(args, name) for name in (*SHARED_OPTIONS, "threads")},
         canonical_policy=CanonicalPolicy(args.canonical_policy),
@@ -60,6 +64,18 @@ def run_sweep(args: argparse.Namespace) -> int:
     else:
         answers.note_unreadable(report.unreadable)
         output.table(_lines(report, dry_run=args.dry_run, applies=args.apply is not None))
+    return EXIT_OK
+
+
+def _run_from(args: argparse.Namespace, clusters: Path) -> int:
+    """Take clusters that `docstore-spark` made."""
+    from docstore.archives.parquet import read_places
+
+    with ExitStack() as stack:
+        store = open_files(args, "a server takes no clusters from a file")
+        given, written = take_places(stack.enter_context(store), read_places(clusters))
+    shown = [("versions", str(given)), ("changed clusters", f"of {written} pages")]
+    output.answer(args, {"versions": given, "written": written}, shown)
     return EXIT_OK
 
 

@@ -30,6 +30,7 @@ from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.kernels import TextRule
 
 try:
+    from py4j.protocol import Py4JError
     from pyspark import StorageLevel
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.sql import SparkSession
@@ -315,7 +316,7 @@ def _translated() -> Iterator[None]:
         yield
     except AnalysisException as error:
         raise InvalidArgument(f"Spark refuses the call: {failure_reason(str(error))}") from error
-    except PySparkException as error:
+    except (Py4JError, PySparkException) as error:
         raise StoreUnavailable(
             f"Spark failed: {failure_reason(str(error))}; read the logs of its executors, remove the folders that were "
             "written, then run it again"

@@ -11,7 +11,7 @@ import mmap
 import tempfile
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -490,6 +490,34 @@ def _changes(
         if place is None:
             yield row_key, timestamp, _NONE
             continue
-        encoded = capture.encode_cluster_place(place)
-        if cluster_checksum(place.cluster, encoded) != written:
-            yield row_key, timestamp, {capture.CLUSTER: place.cluster, capture.CANONICAL_PAGE: encoded}
+        if cluster_checksum(place.cluster, capture.encode_cluster_place(place)) != written:
+            yield row_key, timestamp, _columns(place)
+
+
+def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, ClusterPlace | None]]) -> tuple[int, int]:
+    """Write the clusters that were made elsewhere; -> versions that were given, and versions that the store has.
+
+    Args:
+        store: it need not be as it was when its pages were exported.
+        places: row key and time of every version, and its place; None if it is alone.
+    """
+    reader = DocumentReader(store.table, store.opened.values)
+
+    def changes() -> Iterator[tuple[bytes, int, Mapping[Column, bytes | None]]]:
+        for row_key, timestamp, place in places:
+            verdict = None if place else reader.value(row_key, capture.VERDICT, timestamp)
+            if verdict and capture.decode_verdict(verdict).kind in SAME_PAGE:
+                place = ClusterPlace(row_key, timestamp, 1.0)  # it replaces the verdict, as in `sweep.job`
+            columns = _NONE if place is None else _columns(place)
+            yield row_key, timestamp, columns
+
+    given = written = 0
+    rest = changes()
+    while group := list(islice(rest, GROUP_CAPTURES)):
+        given += len(group)
+        written += store.cells.set_computed(group)
+    return given, written
+
+
+def _columns(place: ClusterPlace) -> Mapping[Column, bytes | None]:
+    return {capture.CLUSTER: place.cluster, capture.CANONICAL_PAGE: capture.encode_cluster_place(place)}
