@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
@@ -56,7 +55,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = SparkOptions(
             schema, args.threshold, policy, args.same_url, tuple(args.against), kept=args.kept, files=args.files
         )
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # executors use it, as a path on their machines
         spark = start(args.master, SETTINGS | dict(args.spark))
         try:
             report = sweep(spark, args.paths, args.output, options)

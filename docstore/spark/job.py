@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -302,6 +303,7 @@ def start(master: str | None, settings: Mapping[str, str]) -> Any:
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
         raise InvalidArgument("Spark needs Java 17 or later on the PATH, or JAVA_HOME; install a JRE")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # executors use it, as a path on their machines
     builder = SparkSession.builder.appName("docstore-spark")
     for name, value in ({"spark.master": master} if master else {}).items() | settings.items():
         builder = builder.config(name, value)
