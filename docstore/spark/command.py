@@ -16,8 +16,8 @@ DESCRIPTION = """\
 Find all duplicates among pages where they lie, on Spark and without a store, as
 `docstore sweep` finds them in a store.  It writes Parquet: DIR/clusters with url,
 timestamp, kind, cluster, canonical, canonical_timestamp and similarity of each
-version; DIR/fingerprints, which --against takes; and with --kept DIR/kept, the
-pages that stay.  DIR/_work can be removed then."""
+version; DIR/fingerprints, which --against takes; DIR/errors, what was damaged
+or refused; and with --kept DIR/kept, the pages that stay.  DIR/_work can be removed then."""
 POLICIES = tuple(str(policy) for policy in CanonicalPolicy if policy is not CanonicalPolicy.MOST_ANCHORS)
 SETTINGS = {"spark.checkpoint.compress": "true", "spark.cleaner.referenceTracking.cleanCheckpoints": "true"}
 """Of a session that this program starts."""
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.report_error(str(error))
         return error.exit_code
     kinds = [(kind, str(count)) for kind, count in report.kinds.items()]
-    output.answer(args, report.asdict(), [("versions", str(report.versions)), ("pairs", str(report.pairs)), *kinds])
+    output.answer(args, report.asdict(), [("versions", str(report.versions)), ("errors", str(report.errors)), *kinds])
     return EXIT_OK
 
 

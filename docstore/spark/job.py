@@ -57,6 +57,9 @@ TABLES = 1 << (63 - TABLE_BITS)
 FORMAT = 1
 """Of the table of fingerprints; the column `made_by` has it with the rule of texts."""
 ROUNDS = 100
+BLOCK_BITS = 12
+"""Pairs of so many bits of first numbers are verified together.  Neighbours by number are pages of one site, so a text
+that many of them are paired with is sent once."""
 _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception): ")
 
 
@@ -86,9 +89,10 @@ class SparkOptions:
 
 @dataclass(slots=True)
 class SparkReport(Plain):
-    """Results of a sweep on Spark: versions, pairs that were verified, and versions by kind."""
+    """Results of a sweep on Spark: versions, errors, pairs that were verified, and versions by kind."""
 
     versions: int = 0
+    errors: int = 0
     pairs: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
 
@@ -99,7 +103,8 @@ def sweep(spark: Any, paths: Sequence[str], output: str, options: SparkOptions =
     Args:
         spark: the session.
         paths: of files, folders or patterns, that Spark reads.
-        output: folder that Spark writes: `fingerprints`, `clusters`, and `kept` on request; they must not exist.
+        output: folder that Spark writes: `fingerprints`, `clusters` and `errors`, and `kept` on request.
+            They must not exist.
         options: how.
     Raises:
         InvalidArgument: an option has an invalid value, or Spark refuses a path.
@@ -137,12 +142,15 @@ class _Sweep:
                 frame.unpersist()
 
     def _run(self, paths: Sequence[str]) -> SparkReport:
-        table = f"{self._output}/fingerprints"
-        self._write_versions(paths, table)
-        tables = [self._spark.read.parquet(path) for path in (*self._options.against, table)]
-        made_by = {row[0] for each in tables for row in each.select("made_by").distinct().take(2)}
-        if len(made_by) > 1:
-            raise InvalidArgument(f"the tables of fingerprints were made in different ways: {', '.join(made_by)}")
+        schema = self._options.schema
+        made_by = f"{FORMAT} {schema.extractor} {schema.shingle_words} {schema.vocabulary}".rstrip()
+        tables = [self._spark.read.parquet(path) for path in self._options.against]
+        for path, earlier in zip(self._options.against, tables, strict=True):
+            others = earlier.where(F.col("made_by") != made_by).select("made_by").take(1)
+            if others:
+                raise InvalidArgument(f"{path} was made by the rule {others[0][0]!r}, not {made_by!r}; sweep with that")
+        errors = self._write_versions(paths, made_by)
+        tables.append(self._spark.read.parquet(f"{self._output}/fingerprints"))
         every = reduce(
             lambda one, other: one.unionByName(other),
             (each.withColumn("id", F.col("id") + (n << TABLE_BITS)) for n, each in enumerate(tables)),
@@ -161,11 +169,11 @@ class _Sweep:
         places = self._places(every, versions, groups, verified, self._components(edges)).checkpoint()
         places.drop("id").write.parquet(f"{self._output}/clusters")
         if self._options.kept:
-            stays = places.where("canonical is null or kind = 'new'").select("id", "url", "timestamp")
+            stays = places.where("kind = 'new'").select("id", "url", "timestamp")
             texts = versions.select("id", F.col("title").cast("string"), F.col("text").cast("string"))
             stays.join(texts, "id").drop("id").write.parquet(f"{self._output}/kept")
         kinds = {row[0]: int(row[1]) for row in places.groupBy("kind").count().collect()}
-        return SparkReport(sum(kinds.values()), verified.count(), dict(sorted(kinds.items())))
+        return SparkReport(sum(kinds.values()), errors, verified.count(), dict(sorted(kinds.items())))
 
     def _persist(self, frame: Frame) -> Frame:
         """A frame whose partitions are kept on the executors; a lost one is computed again."""
@@ -174,7 +182,8 @@ class _Sweep:
 
     # --- versions
 
-    def _write_versions(self, paths: Sequence[str], table: str) -> None:
+    def _write_versions(self, paths: Sequence[str], made_by: str) -> int:
+        """Write the tables of versions and of errors; -> errors."""
         if self._options.files:
             found = self._spark.read.format("binaryFile").load(list(paths))
             is_local = found.select("path").where("path not like 'file:%'").isEmpty()  # then executors open them
@@ -187,17 +196,21 @@ class _Sweep:
             read = read.select([name for name in read.columns if name in READ])
             kernel = kernels.pages_of_rows
         pages = self._persist(read.mapInArrow(partial(kernel, self._rule), kernels.ddl(kernels.PAGE)))
-        schema = self._options.schema
-        made_by = f"{FORMAT} {schema.extractor} {schema.shingle_words} {schema.vocabulary}".rstrip()
+        damaged = pages.where("error is not null").select("url", "error")
+        damaged.write.parquet(f"{self._output}/errors")
+        errors = int(damaged.count())
         (
-            pages.repartitionByRange("row_key")
+            pages.where("error is null")
+            .drop("url", "error")
+            .repartitionByRange("row_key")
             .sortWithinPartitions("row_key", "timestamp", "body")
             .mapInArrow(kernels.versions_of_pages, kernels.ddl(kernels.VERSION))
             .withColumn("id", F.monotonically_increasing_id())
             .withColumn("made_by", F.lit(made_by))
-            .write.parquet(table)
+            .write.parquet(f"{self._output}/fingerprints")
         )
         pages.unpersist()
+        return errors
 
     # --- pairs
 
@@ -211,13 +224,17 @@ class _Sweep:
             .mapInArrow(partial(kernels.pairs_of_buckets, self._threshold, self._fresh), kernels.ddl(kernels.PAIR))
             .distinct()
         )
-        first, second = (
-            leading.select(F.col("id").alias(end), F.col("text").alias(f"{end}_text"), F.col("is_list").alias(end[0]))
-            for end in ("first", "second")
-        )
-        both = pairs.join(first, "first").join(second, "second").where("f = s").drop("f", "s")
+        pairs = pairs.select(F.shiftright("first", BLOCK_BITS).alias("block"), F.col("first").alias("id"), "second")
+        pairs = self._persist(pairs)
+        needed = pairs.select("block", "id").union(pairs.select("block", "second")).distinct()
+        texts = needed.join(leading.select("id", "text", "is_list"), "id")
         work = partial(kernels.verified_pairs, self._rule, self._threshold)
-        return both.mapInArrow(work, kernels.ddl(kernels.VERIFIED))
+        return (
+            pairs.unionByName(texts, allowMissingColumns=True)
+            .repartition("block")
+            .sortWithinPartitions("block")
+            .mapInArrow(work, kernels.ddl(kernels.VERIFIED))
+        )
 
     def _components(self, edges: Frame) -> Frame:
         """The least number of each component, by large and small stars (Kiveris et al. 2014).

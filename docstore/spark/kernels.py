@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.archives.entries import PageEntry
+from docstore.archives.entries import DamagedEntry, PageEntry
 from docstore.archives.readahead import portions
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, TitledPage, is_blank
 from docstore.dedup.kernel import shared_members
@@ -52,6 +52,8 @@ BYTES_TOGETHER = 8 << 20
 """Pages, and bytes of bodies, that are analysed together."""
 ROWS_TOGETHER = 1 << 16
 """Rows of whole groups that are computed together."""
+PAIRS_TOGETHER = 1 << 14
+"""Pairs that are verified together."""
 OLDER = 1 << 60
 """Microseconds by which pages of earlier crawls count as older, so that they are canonical."""
 
@@ -74,11 +76,14 @@ PAGE = pa.schema(
         ("mostly_main", pa.bool_()),
         ("declared", pa.binary()),
         ("text", pa.binary()),
+        ("url", pa.string()),
+        ("error", pa.string()),
     ]
 )
 """A page with its fingerprints: `body` and `identity` are equal for equal bodies and versions, `titled` for equal texts
-and titles; `redirect` and `declared` are row keys; `held` has the words of the title that the text has."""
-VERSION = PAGE.append(pa.field("column_time", pa.int64())).append(pa.field("is_last", pa.bool_()))
+and titles; `redirect` and `declared` are row keys; `held` has the words of the title that the text has.  What is
+damaged or refused is a row with `url` and `error` alone."""
+VERSION = pa.schema([*list(PAGE)[:-2], pa.field("column_time", pa.int64()), pa.field("is_last", pa.bool_())])
 """A live version as in `sweep.pages`: the time of its newest capture, and whether it is the newest of its row.  A row
 without `is_last` is no version, only the redirect of its URL."""
 BANDED = pa.schema(
@@ -120,9 +125,10 @@ def ddl(schema: Any) -> str:
     return ", ".join(f"{field.name} {names[field.type]}" for field in schema)
 
 
-def whole_groups(batches: Batches, key: str, rows_together: int = ROWS_TOGETHER) -> Iterator[Any]:
+def whole_groups(batches: Batches, key: str, rows_together: int = 0) -> Iterator[Any]:
     """Tables of some `rows_together` rows that have all rows of each of their keys; the rows come sorted by the key."""
     waiting: list[Any] = []
+    rows_together = rows_together or ROWS_TOGETHER
     rows, enough = 0, rows_together
     for batch in batches:
         if not batch.num_rows:
@@ -161,14 +167,17 @@ def pages_of_rows(rule: TextRule, batches: Batches) -> Iterator[Any]:
     for batch in batches:
         pages: list[Page] = []
         size = 0
+        errors: list[tuple[str, str]] = []
         for entry in read_batch(batch):
             if isinstance(entry, PageEntry):
                 pages.append(entry.page)
                 size += len(entry.page.body)
+            elif isinstance(entry, DamagedEntry):
+                errors.append((entry.url, entry.reason))
             if len(pages) == PAGES_TOGETHER or size >= BYTES_TOGETHER:
                 yield _analysed(rule, pages)
                 pages, size = [], 0
-        yield _analysed(rule, pages)
+        yield _analysed(rule, pages, errors)
 
 
 def pages_of_files(rule: TextRule, batches: Batches) -> Iterator[Any]:
@@ -183,12 +192,18 @@ def pages_of_files(rule: TextRule, batches: Batches) -> Iterator[Any]:
             local = unquote(urlsplit(path).path)
             source = io.BytesIO(content.as_py()) if content.is_valid else local
             for portion in portions([source], most_pages=PAGES_TOGETHER, most_bytes=BYTES_TOGETHER):
-                yield _analysed(rule, portion.pages)
+                errors = [(url, f"{path} at {place[1]}: {reason}") for place, reason, url in portion.errors]
+                yield _analysed(rule, portion.pages, errors)
 
 
-def _analysed(rule: TextRule, pages: Sequence[Page]) -> Any:
+def _analysed(rule: TextRule, pages: Sequence[Page], errors: Sequence[tuple[str, str]] = ()) -> Any:
     prepared = Preparer(rule.kernel(), lambda: time.time_ns() // 1000).prepare(pages)
     rows = [_row(page) for page in prepared if page.analysis is not None]
+    refused = [(page.url, page.error) for page in prepared if page.error]
+    rows += [
+        (*[None] * (len(PAGE) - 2), *(text.encode("utf-8", "replace").decode() for text in each))
+        for each in (*errors, *refused)
+    ]
     columns = zip(*rows, strict=True) if rows else [()] * len(PAGE)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, PAGE, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=PAGE)
@@ -232,6 +247,8 @@ def _row(page: Prepared) -> tuple[object, ...]:
         mostly_main,
         _target(page.url, analysis.canonical),
         analysis.main_bytes,
+        None,
+        None,
     )
 
 
@@ -273,7 +290,7 @@ def versions_of_pages(batches: Batches) -> Iterator[Any]:
             continue
         indices, timestamps, times, last = zip(*taken, strict=True)
         versions = table.take(pa.array(indices))
-        columns = {name: versions[name] for name in PAGE.names} | {
+        columns = {name: versions[name] for name in VERSION.names[:-2]} | {
             "timestamp": pa.array(timestamps, pa.int64()),
             "redirect": pc.if_else(pa.array([each is None for each in last]), versions["redirect"], None),
             "column_time": pa.array(times, pa.int64()),
@@ -343,18 +360,28 @@ def pairs_of_buckets(threshold: float, fresh: int, batches: Batches) -> Iterator
 
 
 def verified_pairs(rule: TextRule, threshold: float, batches: Batches) -> Iterator[Any]:
-    """VERIFIED: those pairs whose exact similarity is at least the threshold; each row has both texts."""
-    for batch in batches:
-        ends = np.concatenate([_numbers(batch, "first"), _numbers(batch, "second")])
-        numbers, places, positions = np.unique(ends, return_index=True, return_inverse=True)
-        texts = pa.chunked_array([batch["first_text"], batch["second_text"]]).take(pa.array(places)).to_pylist()
-        sets, counts = rule.kernel().shingle_sets(texts, MIN_NEAR_WORDS)
-        left, right = np.split(positions, 2)
-        shared = shared_members(sets, left, right)
-        similarity = shared / np.maximum(sets.lengths[left] + sets.lengths[right] - shared, 1)
-        long_enough = counts >= MIN_NEAR_WORDS
-        kept = (similarity >= threshold) & long_enough[left] & long_enough[right]
-        yield _batch(VERIFIED, numbers[left[kept]], numbers[right[kept]], similarity[kept])
+    """VERIFIED: those pairs whose exact similarity is at least the threshold.
+
+    Args:
+        rule: of texts.
+        threshold: least Jaccard coefficient.
+        batches: pairs, `id` and `second`, and the texts that they need, which have no `second`; sorted by `block`.
+    """
+    for table in whole_groups(batches, "block"):
+        is_pair = pc.is_valid(table["second"])
+        texts, pairs = table.filter(pc.invert(is_pair)), table.filter(is_pair)
+        del table
+        numbers, places = np.unique(_numbers(texts, "id"), return_index=True)
+        texts = texts.take(pa.array(places))
+        sets, counts = rule.kernel().shingle_sets(texts["text"].to_pylist(), MIN_NEAR_WORDS)
+        long_enough, lists = counts >= MIN_NEAR_WORDS, _numbers(texts, "is_list").astype(bool)
+        first, second = (np.searchsorted(numbers, _numbers(pairs, name).astype(np.int64)) for name in ("id", "second"))
+        for start in range(0, len(first), PAIRS_TOGETHER):
+            left, right = (ends[start : start + PAIRS_TOGETHER] for ends in (first, second))
+            shared = shared_members(sets, left, right)
+            similarity = shared / np.maximum(sets.lengths[left] + sets.lengths[right] - shared, 1)
+            kept = (similarity >= threshold) & long_enough[left] & long_enough[right] & (lists[left] == lists[right])
+            yield _batch(VERIFIED, numbers[left[kept]], numbers[right[kept]], similarity[kept])
 
 
 def _batch(schema: Any, *columns: Any) -> Any:

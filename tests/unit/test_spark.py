@@ -86,6 +86,31 @@ def test_pairs_of_buckets_are_the_candidates_of_the_local_sweep(
     assert {number for batch in fresh for number in batch["second"].to_pylist()} == {b for _, b in found if b >= 200}
 
 
+@pytest.mark.parametrize("rows_together", [1, 1000])
+def test_pairs_are_verified_by_their_texts_wherever_batches_end(
+    rows_together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "ROWS_TOGETHER", rows_together)
+    monkeypatch.setattr(kernels, "PAIRS_TOGETHER", 5)
+    given = texts(60)
+    pairs = [(a, b) for a in range(60) for b in range(a + 1, 60)]
+    rows = [{"block": a // 16, "id": a, "second": b, "text": None, "is_list": None} for a, b in pairs]
+    needed = sorted({(a // 16, end) for a, b in pairs for end in (a, b)})
+    rows += [{"block": k, "id": n, "second": None, "text": given[n], "is_list": n == 1} for k, n in needed]
+    random.Random(3).shuffle(rows)
+    table = pa.Table.from_pylist(rows).sort_by("block")
+    found = pa.Table.from_batches(kernels.verified_pairs(RULE, 0.6, table.to_batches(90)), kernels.VERIFIED).to_pylist()
+    sets = [set(Kernel("scored", 5, "blake3").shingles(text.decode()).tolist()) for text in given]
+    expected = {
+        (a, b): len(sets[a] & sets[b]) / len(sets[a] | sets[b])
+        for a, b in pairs
+        if len(given[a].split()) >= 50 and len(given[b].split()) >= 50 and 1 not in (a, b)
+    }
+    expected = {pair: similarity for pair, similarity in expected.items() if similarity >= 0.6}
+    assert len(expected) > 5
+    assert {(row["first"], row["second"]): row["similarity"] for row in found} == expected
+
+
 def versions(*captures: tuple[str, int, bytes]) -> list[tuple[str, int, int, bool | None]]:
     """Name, time, time of the newest capture and `is_last` of the versions of captures: URL, seconds, body."""
     rows = [
@@ -128,6 +153,21 @@ def test_two_bodies_of_one_time_are_two_versions_and_blank_ones_are_none() -> No
     url = "http://a.example/x"
     told = versions((url, 1, b"one"), (url, 1, b"two"), (url, 2, b" \n"))
     assert sorted((first, last) for _, first, _, last in told) == [(1000, False), (1001, True)]
+
+
+def test_what_is_damaged_or_refused_is_a_row_with_its_reason(tmp_path: Path) -> None:
+    times = ["2024-05-01T12:00:00Z", "yesterday", "1970-02-01T00:00:00Z"]
+    table = pa.table(
+        {"url": ["http://a.example/1", "http://a.example/2", "http://a.example/3"], "date": times, "text": ["a"] * 3}
+    )
+    made = [batch for batch in kernels.pages_of_rows(RULE, table.to_batches()) if batch.num_rows]
+    (tmp_path / "cut.warc").write_bytes(b"WARC/1.1\r\nWARC-Type: resp")
+    files = pa.table({"path": [f"file://{tmp_path}/cut.warc"], "content": pa.nulls(1, pa.binary())})
+    made += kernels.pages_of_files(RULE, files.to_batches())
+    rows = pa.Table.from_batches(made).to_pylist()
+    assert [row["error"] is None for row in rows] == [True, False, False, False]
+    assert "yesterday" in rows[1]["error"] and rows[1]["url"] == "http://a.example/2"
+    assert "cut.warc at 0" in rows[3]["error"] and rows[3]["row_key"] is None
 
 
 def test_the_redirect_of_the_newest_capture_is_kept_beside_the_versions() -> None:
