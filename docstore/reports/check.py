@@ -30,7 +30,7 @@ from docstore.storage.table import Table, declared_families
 from docstore.storage.unreadable import shown_column, shown_row
 from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.store import now_micros
-from docstore.sweep.engine import in_order
+from docstore.sweep.kernels import in_order
 from docstore.writing.importing import is_unfinished
 
 if TYPE_CHECKING:  # types alone
