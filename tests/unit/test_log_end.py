@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -32,14 +33,19 @@ def noise(number: int) -> str:
 
 def crashed(path: Path, commits: list[list[int]], durability: str = "sync") -> tuple[Path, list[int]]:
     """A copy of a store with these commits that was not closed; its log, and where each commit ends in it."""
-    with docstore.open(path / "s", create=True, durability=durability) as store:
-        ends = []
-        for numbers in commits:
-            put(store, *numbers)
-            (log,) = (path / "s" / "engine").glob("*.log")
-            ends.append(log.stat().st_size)
-        shutil.copytree(path / "s", path / "crashed")
-    return path / "crashed" / "engine" / log.name, ends
+    for attempt in count():  # on a busy machine `put_pages` may have made two commits of one list
+        folder = path / str(attempt)
+        folder.mkdir()
+        with docstore.open(folder / "s", create=True, durability=durability) as store:
+            ends = []
+            for numbers in commits:
+                put(store, *numbers)
+                (log,) = (folder / "s" / "engine").glob("*.log")
+                ends.append(log.stat().st_size)
+            shutil.copytree(folder / "s", folder / "crashed")
+            if store.opened.manifest.group == len(commits):
+                break
+    return folder / "crashed" / "engine" / log.name, ends
 
 
 def zero(log: Path, begin: int, length: int = SECTOR) -> bytes:
