@@ -211,9 +211,7 @@ class Relatives:
         self._values, self._base_rows = opened.values, opened.base_rows
         self._table = table
         self.level = level
-        self._sketches = np.zeros((BINS, CANDIDATES), np.uint8)
-        """A column a body: to count equal bins, rows are added up eight times as fast as columns."""
-        self._least_equal = next(equal for equal in range(BINS + 1) if estimate(equal) >= level.least_likeness)
+        self._sketches = np.zeros((CANDIDATES, BINS), np.uint8)
         self._sketched: list[Base] = []
         self._indexes: dict[bytes, int] = {}
         """Index in `_sketches` and `_sketched`, by name of the base."""
@@ -237,7 +235,7 @@ class Relatives:
         self._row[1].append(base)
         if len(sketch) == SKETCH_BYTES:
             index = self._next % CANDIDATES
-            self._sketches[:, index] = np.frombuffer(sketch_bins(sketch), np.uint8)
+            self._sketches[index] = np.frombuffer(sketch_bins(sketch), np.uint8)
             if index == len(self._sketched):
                 self._sketched.append(base)
             else:
@@ -251,7 +249,7 @@ class Relatives:
         index = self._indexes.get(base.name)
         if index is None or len(sketch) != SKETCH_BYTES:
             return 0.0
-        equal = self._sketches[:, index] == np.frombuffer(sketch_bins(sketch), np.uint8)
+        equal = self._sketches[index] == np.frombuffer(sketch_bins(sketch), np.uint8)
         return estimate(int(np.count_nonzero(equal)))
 
     def add_text(self, body_name: bytes, base: Base, old_value: bytes) -> None:
@@ -331,12 +329,12 @@ class Relatives:
                 yield base
 
     def _similar(self, sketch: bytes) -> Iterator[Base]:
-        equal = self._sketches[:, : len(self._sketched)] == np.frombuffer(sketch_bins(sketch), np.uint8)[:, None]
-        halves = (half.view(np.uint8).sum(axis=0, dtype=np.uint8) for half in np.split(equal, 2))
-        counts = np.add(*halves, dtype=np.int16)
-        likely = np.flatnonzero(counts >= self._least_equal)
-        for index in likely[np.argsort(-counts[likely], kind="stable")][: self.level.tries].tolist():
-            yield self._sketched[index]
+        count = len(self._sketched)
+        equal = (self._sketches[:count] == np.frombuffer(sketch_bins(sketch), np.uint8)).sum(axis=1)
+        best = np.argsort(-equal, kind="stable")[: self.level.tries]
+        for index in best.tolist():
+            if estimate(int(equal[index])) >= self.level.least_likeness:
+                yield self._sketched[index]
 
     def _of(self, pointer: PagePointer, column: Column = BODY) -> Base | None:
         """The body or text of a page, or its base if it is a delta."""
