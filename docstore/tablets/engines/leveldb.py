@@ -272,8 +272,8 @@ _COPY_PAIRS = 1000
 _LARGEST_CELL_BYTES = 1 << 20
 _LEAST_BUFFER_BYTES = 1 << 20
 _BUFFER_LIMITS = 8
-"""LevelDB's buffer, in limits of its log: a log of two limits never fills it.  Of the shortest keys, a log of .29 of the
-buffer did.  So LevelDB begins another log only where `_commit` knows of it, and can sync the one before."""
+"""LevelDB's buffer, in limits of its log: a log of two never fills it.  With the shortest keys one of .29 of it did.
+So LevelDB begins another log only where `_commit` knows of it, and can sync the one before."""
 _BLOCK_BYTES = 4 << 10
 """16 KB take 7% fewer bytes on disk, 2% of a store; a look-up of a key whose block is not cached takes 2.5 times as
 long (decision 0026)."""
