@@ -114,7 +114,8 @@ class DocumentStore:
         opened: its backend, for `docstore.reports.check` and for tools.
         clusters: which cluster of the last sweep a page belongs to.
         unreadable: values that could not be read since the store was opened.
-        lost: captures dropped because their bytes were missing, until they are acknowledged; none at durability `sync`.
+        lost: captures dropped because their bytes were missing (none at durability `sync`), and commits whose rows are
+            missing, until they are acknowledged.
     """
 
     def __init__(self, opened: Backend, durability: Durability, *, clock: Callable[[], int] = now_micros) -> None:
@@ -350,7 +351,7 @@ class DocumentStore:
         """Clear the lists of lost captures and commits, which are fetched again or not needed; -> entries they had."""
         self._check_open()
         self.opened.check_writable()
-        count = len(self.opened.lost) + len(self.opened.lost_commits)
+        count = len(self.lost)
         with self._committer.lock:
             self.opened.acknowledge()
         self.lost = ()

@@ -17,6 +17,7 @@ long as its source segments exist; these are removed only after all changes are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,8 @@ from docstore.tablets.record import Damage, Record, copied_segments, marked_grou
 COPY_BYTES = 1 << 20
 MOST_UNFINISHED = 4
 _UNFINISHED = "-unfinished"
+_NAME = re.compile(rf"(\d+)-(\d+)({_UNFINISHED})?{re.escape(SEGMENT_SUFFIX)}", re.ASCII)
+"""Number of the segment, and the offset there of the first record."""
 
 
 class Surplus(NamedTuple):
@@ -75,10 +78,10 @@ def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Coll
     last_group = marks = records = 0
     is_explained = is_whole = True
     holds_next = is_known = is_next = False
-    for offset, record in walk_records(handle, segment, start, handle.length_bytes()):
+    for ref, record in walk_records(handle, segment, start):
         if isinstance(record, Damage):
             is_whole = False
-            if offset == start:  # power loss before the next group's mark reached the disk
+            if ref.offset == start:  # power loss before the next group's mark reached the disk
                 is_known = is_next = True
         elif record.kind == RECORD_GROUP:
             number = marked_group(record)
@@ -128,17 +131,12 @@ def set_aside(files: Files, path: Path, segment: int, start: int, folder: Path, 
 
 def list_set_aside(files: Files, folder: Path) -> list[SetAside]:
     """The files in the folder of segments set aside, which may be missing."""
-    if not files.exists(folder):
-        return []
-    listed = []
-    for name in files.names(folder):
-        segment = segment_of_name(name)
-        if segment is not None:
-            stem = name.removesuffix(SEGMENT_SUFFIX)
-            start = int(stem.removesuffix(_UNFINISHED).partition("-")[2])
-            length_bytes = files.length_bytes(folder / name)
-            listed.append(SetAside(name, segment, length_bytes, stem.endswith(_UNFINISHED), start))
-    return listed
+    names = files.names(folder) if files.exists(folder) else []
+    return [
+        SetAside(name, int(parts[1]), files.length_bytes(folder / name), parts[3] is not None, int(parts[2]))
+        for name, parts in zip(names, map(_NAME.fullmatch, names), strict=True)
+        if parts is not None
+    ]
 
 
 def remove_unfinished(files: Files, folder: Path, kept: int = MOST_UNFINISHED) -> None:
@@ -148,22 +146,15 @@ def remove_unfinished(files: Files, folder: Path, kept: int = MOST_UNFINISHED) -
         files.unlink(folder / name)
 
 
-def segment_of_name(name: str) -> int | None:
-    """The segment's number in the name of a file that was set aside; None for another file."""
-    number, dash, offset = name.removesuffix(SEGMENT_SUFFIX).removesuffix(_UNFINISHED).partition("-")
-    is_name = name.endswith(SEGMENT_SUFFIX) and dash and number.isdecimal() and offset.isdecimal()
-    return int(number) if is_name else None
-
-
-def records_set_aside(files: Files, folder: Path) -> Iterator[Record]:
-    """All valid records of the segments set aside."""
-    for file in list_set_aside(files, folder):
-        handle = files.open_read(folder / file.name)
-        for _, record in walk_records(handle, file.segment, SEGMENT_HEADER_BYTES, handle.length_bytes()):
-            if not isinstance(record, Damage):
-                yield record
+def records_of(files: Files, folder: Path, file: SetAside) -> Iterator[Record]:
+    """All valid records of a file in a folder that no row names."""
+    start = file.start if file.is_in_place else SEGMENT_HEADER_BYTES
+    for _, record in walk_records(files.open_read(folder / file.name), file.segment, start):
+        if not isinstance(record, Damage):
+            yield record
 
 
 def dictionaries_set_aside(files: Files, folder: Path) -> set[bytes]:
     """Dictionaries that records set aside need."""
-    return {record.related for record in records_set_aside(files, folder) if record.codec == CODEC_ZSTD_DICTIONARY}
+    records = (record for file in list_set_aside(files, folder) for record in records_of(files, folder, file))
+    return {record.related for record in records if record.codec == CODEC_ZSTD_DICTIONARY}

@@ -72,7 +72,7 @@ def test_a_segment_is_written_as_it_always_was(tmp_path: Path, rewrite: bool) ->
     if rewrite:
         GOLDEN.write_text(text)
     assert GOLDEN.read_text() == text
-    offsets = [offset for offset, _ in bodies.walk(7, start=0)]
+    offsets = [ref.offset for ref, _ in bodies.walk(7, start=0)]
     assert [decode_ref(ref).offset for ref in refs] == offsets
 
 
