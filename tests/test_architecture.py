@@ -43,6 +43,8 @@ LAYERS = {
     "docstore.serving": 10,
     "docstore.scrapy": 9,
     "docstore.cluster": 9,
+    "docstore.spark.command": 12,
+    "docstore.spark": 10,
     "docstore.cli": 11,
     "docstore.notes": 12,
 }
@@ -52,8 +54,10 @@ NEEDS = {
     "docstore.scrapy": "scrapy",
     "docstore.search": "tantivy",
     "docstore.serving": "uvicorn",
-    "docstore.cluster.spark": "pyarrow",
+    "docstore.spark.job": "pyspark",
+    "docstore.spark.kernels": "pyarrow",
     "docstore.archives.arrow": "pyarrow",
+    "docstore.archives.parquet": "pyarrow",
 }
 """Packages and modules behind an extra: the library without which they do not import."""
 
@@ -75,11 +79,12 @@ ONLY_IMPORTER = {
     "re2": {"docstore.serving.routes", "docstore.serving.archive_cdx"},
     "ada_url": {"docstore.model.keys"},
     "pyarrow": {
-        "docstore.cluster.spark",
+        "docstore.spark.kernels",
+        "docstore.archives.parquet",
         "docstore.archives.arrow",
         *("docstore.store", "docstore.serving.client"),  # the type alone
     },
-    "pyspark": {"docstore.cluster.spark"},
+    "pyspark": {"docstore.spark.job"},
     "fsspec": {"docstore.archives.locations"},
     "stopwordsiso": {"docstore.notes.words"},
     "warcio": {"docstore.archives.http", "docstore.archives.export"},
@@ -163,7 +168,6 @@ LOADED_LATER = {
     ("docstore.serving.client", "docstore.archives.arrow"),
     ("docstore.serving.client", "docstore.archives.selection"),
     ("docstore.backends", "docstore.cluster.backend"),
-    ("docstore.sweep.job", "docstore.cluster.spark"),
     ("docstore.cli.output", "docstore.notes.words"),
     ("docstore.cli.main", "docstore.search.commands"),
     ("docstore.cli.main", "docstore.notes.annotate"),

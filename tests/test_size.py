@@ -7,10 +7,11 @@ Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `im
 
 | issue | lines of code | lines of Rust | files | tools |
 |---|---|---|---|---|
-| right answers | 700 of 900 | 1,220 of 900 | 0 of 6 | 0 |
-| the redesign (judges, index in native code) | fewer by 390 | 579 | fewer by 1 | 70 |
-| scale (memory as a setting, the generator) | 150 of 800 | 0 | 0 | 240 |
-| users (Markdown, quality, subtract, lectures) | 770 of 1,900 | 1,520 of 1,200 | 4 | 204 |
+| right answers | 700 of 900 | 1,440 of 900 | 0 of 6 | 0 |
+| the redesign (judges, index in native code, calls declared once) | fewer by 650 | 680 | fewer by 1 | 70 |
+| scale (memory as a setting, the generator, the filter of rows) | 340 of 800 | 220 | 1 | 240 |
+| users (Markdown, quality, subtract, lectures, object stores, ranking) | 1,500 of 1,900 | 1,520 of 1,200 | 6 | 245 |
+| beyond one machine (Spark without a store, zeros in the log) | 640 of 900 | 0 | 6 | 165 |
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 40_170,
-    "lines of code of the core": 28_835,
-    "files of docstore/": 186,
-    "classes": 429,
-    "record types": 211,
+    "lines of code of docstore/": 41_310,
+    "lines of code of the core": 30_365,
+    "files of docstore/": 194,
+    "classes": 436,
+    "record types": 213,
     "calls of import_module": 5,
-    "files of a put": 36,
+    "files of a put": 35,
     "classes of a put": 49,
-    "functions of a put": 230,
+    "functions of a put": 217,
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
-    "LevelDB keys of a group": 2,
-    "lines of Rust": 17_610,
-    "lines of tools/": 8_815,
+    "LevelDB keys of a group": 3,
+    "lines of Rust": 18_145,
+    "lines of tools/": 9_025,
 }
 
 

@@ -415,7 +415,7 @@ class _Member:
 
 
 def _read_parquet(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
-    from docstore.archives.arrow import read_parquet
+    from docstore.archives.parquet import read_parquet
 
     return read_parquet(stream, options.body_limit_bytes)
 

@@ -28,7 +28,6 @@ FORMATS = ("warc", "wacz", "trecweb", "jsonl", "parquet")
 CANONICAL_POLICIES = ("canonical-link", "oldest", "shortest-url", "most-anchors")
 TEXTS = ("main", "visible")
 MEASURES = ("jaccard", "overlap")
-ENGINES = ("local", "spark")
 APPLY = ("reference", "reject")
 APPLIED_KINDS = ("exact", "same_text")
 BINS = 256
@@ -461,7 +460,7 @@ docstore sweep --threshold 0.9 --canonical-policy oldest --pairs pairs.tsv --dry
 docstore sweep --text visible --shingle-words 5 --all-pairs --pairs pairs.tsv --json
 docstore sweep --same-url --dry-run
 docstore sweep --apply reject --dry-run
-docstore sweep --engine spark --master spark://master.example:7077 --shared /shared/sweep
+docstore sweep --from clusters
 """
 
 
@@ -502,15 +501,8 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "with title_mismatch",
     )
     declare(parser, "--threads N", "default: all cores", default=os.cpu_count() or 1)
-    declare(parser, "--engine", "compute in this process (default), or on Spark (experimental)", ENGINES, "local")
-    declare(parser, "--master URL", "of Spark: spark://HOST:7077 (default: local[*])", default="local[*]")
-    declare(parser, "--shared DIR", "folder that Spark workers also see (default: in the store's folder)")
-    declare(
-        parser,
-        "--spark NAME=VALUE*",
-        "a setting of Spark, such as spark.executor.memory=8g; may be repeated",
-        arguments.setting,
-    )
+    about = "compute nothing: take the clusters that docstore-spark made of the exported pages (Parquet)"
+    declare(parser, "--from FOLDER", about)
     arguments.add_progress(parser)
     arguments.add_store(parser, "the report as one JSON object")
 

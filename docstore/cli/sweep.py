@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docstore.cli import answers, output
-from docstore.cli.opening import open_in
-from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.cli.opening import open_files, open_in
+from docstore.model.errors import EXIT_OK
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import Progress, SweepOptions, SweepReport, sweep
+from docstore.sweep.pages import take_places
 from docstore.sweep.reindex import ReindexReport, reindex
 
 if TYPE_CHECKING:
@@ -45,12 +46,13 @@ LEFT = {
 
 
 def run_sweep(args: argparse.Namespace) -> int:
+    clusters = getattr(args, "from")  # a word of Python
+    if clusters is not None:
+        return _run_from(args, Path(clusters))
     options = SweepOptions(
-        **{name: getattr(args, name) for name in (*SHARED_OPTIONS, "threads", "engine", "master")},
+        **{name: getattr(args, name) for name in (*SHARED_OPTIONS, "threads")},
         canonical_policy=CanonicalPolicy(args.canonical_policy),
         pairs=Path(args.pairs) if args.pairs else None,
-        shared=Path(args.shared) if args.shared else None,
-        settings=tuple(args.spark),
         kinds=tuple(kind.strip() for kind in args.kinds.split(",")),
     )
     with ExitStack() as stack:
@@ -65,10 +67,20 @@ def run_sweep(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def _run_from(args: argparse.Namespace, clusters: Path) -> int:
+    """Take clusters that `docstore-spark` made."""
+    from docstore.archives.parquet import read_places
+
+    with ExitStack() as stack:
+        store = open_files(args, "a server takes no clusters from a file")
+        given, written = take_places(stack.enter_context(store), read_places(clusters))
+    shown = [("versions", str(given)), ("changed clusters", f"of {written} pages")]
+    output.answer(args, {"versions": given, "written": written}, shown)
+    return EXIT_OK
+
+
 def _swept(store: RemoteStore, options: SweepOptions, show: Progress | None) -> SweepReport:
     """Run the sweep in the server that holds the store; the server writes the file of pairs."""
-    if options.engine != "local":
-        raise InvalidArgument("a server sweeps in its own process; for Spark stop the server first")
     request = {name: getattr(options, name) for name in SHARED_OPTIONS}
     request |= {
         "kinds": list(options.kinds),

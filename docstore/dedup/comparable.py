@@ -119,15 +119,22 @@ class TitledPage:
         title: as shown.
         load_text: gives the main text.
         load_body: gives the body; b"" or None if there is none.
+        is_mostly_main: whether at least half of the visible words are main text; None finds it from the body.
     """
 
     def __init__(
-        self, row_key: bytes, title: str, load_text: Callable[[], str], load_body: Callable[[], bytes | None]
+        self,
+        row_key: bytes,
+        title: str,
+        load_text: Callable[[], str],
+        load_body: Callable[[], bytes | None],
+        is_mostly_main: bool | None = None,
     ) -> None:
         self.row_key = row_key
         self.title = title
         self._load_text = load_text
         self._load_body = load_body
+        self._is_mostly_main = is_mostly_main
 
     @cached_property
     def host(self) -> bytes:
@@ -145,6 +152,11 @@ class TitledPage:
         held, word_count = held_words(self._load_text(), title_words)
         return frozenset(compress(title_words, held)), word_count
 
+    @property
+    def held_words(self) -> frozenset[str]:
+        """The words of its title that its text has."""
+        return self._read[0]
+
     def holds(self, some: frozenset[str]) -> bool:
         """Whether the text has two thirds of some words of its title."""
         return len(some & self._read[0]) * HELD_SHARE[1] >= len(some) * HELD_SHARE[0]
@@ -157,6 +169,8 @@ class TitledPage:
     @cached_property
     def is_mostly_main(self) -> bool:
         """Whether at least half of the visible words are main text; True without a body."""
+        if self._is_mostly_main is not None:
+            return self._is_mostly_main
         body = self._load_body()
         return not body or 2 * self._read[1] >= _visible().analyse(body).word_count
 

@@ -29,7 +29,7 @@ from docstore.storage.table import Table, declared_families
 from docstore.storage.unreadable import NO_PAGE, RESTORE, Place, shown_row
 from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.store import now_micros
-from docstore.sweep.engine import in_order
+from docstore.sweep.kernels import in_order
 from docstore.writing.importing import is_unfinished
 
 SLICE_CELLS = 10_000

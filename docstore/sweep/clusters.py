@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,15 @@ from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import MAIN
 from docstore.model.errors import InvalidArgument
-from docstore.model.keys import url_of
+from docstore.model.keys import site, url_of
 from docstore.model.sets import Numbers, distinct
 from docstore.reading.collapse import Membership, own_group
 from docstore.storage.unreadable import Place
+from docstore.sweep.pairs import PairGraph
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
+    from docstore.sweep.pages import Blobs
 
 
 class CanonicalPolicy(enum.StrEnum):
@@ -203,6 +205,123 @@ def cluster_groups(
     result.canonical[others] = grouped.canonical[best_page[others]]
     result.similarity[others] = grouped.similarity[best_page[others]]
     return result
+
+
+# --- clusters of versions
+
+
+class Placed(Protocol):
+    """What the clusters of n versions are made from, in the order (row key, timestamp); see `sweep.pages.Versions`."""
+
+    @property
+    def row_keys(self) -> Sequence[bytes] | Blobs:
+        """Of each."""
+
+    rows: Numbers
+    timestamps: Numbers
+    good: NDArray[np.bool_]
+    declared: Numbers
+    redirected: Numbers
+
+
+def cluster_versions(
+    versions: Placed,
+    graph: PairGraph,
+    policy: CanonicalPolicy,
+    anchors: Callable[[Numbers], Numbers] | None = None,
+    sizes: Numbers | None = None,
+    last: Callable[[Numbers], Numbers] | None = None,
+) -> Clusters:
+    """Clusters of all versions; versions of one URL alone are no cluster, unless the graph has pairs of them.
+
+    Args:
+        versions, graph: of n versions.
+        policy: chooses the canonical pages; pages without a text come after all good pages.
+        anchors: gives the pages that link to some versions, for the policy that needs it.
+        sizes: (n,) shingles of each version; if given, a larger page comes before a smaller one.
+        last: gives, for canonical pages that were chosen, the versions that come after all others, such as those
+            whose bodies cannot be read; clusters are made again until it gives no new ones.
+    """
+    count = len(graph.leader)
+    edges = graph.between_rows()
+    chosen = np.flatnonzero(np.bincount(graph.leader, minlength=count)[graph.leader] > 1)
+    chosen = np.union1d(
+        chosen, np.flatnonzero(np.isin(graph.leader, np.concatenate([graph.first[edges], graph.second[edges]])))
+    )
+    place = np.full(count, -1, np.int64)
+    place[chosen] = np.arange(len(chosen))
+    order = _order(versions, graph, policy, anchors, chosen, place)
+    if sizes is not None:  # the page that contains another one stands for it
+        order = order[np.argsort(-sizes[chosen[order]], kind="stable")]
+    good = versions.good[chosen[order]]
+    order = np.concatenate([order[good], order[~good]])
+    behind = 0
+    while True:
+        grouped = cluster_groups(
+            place[graph.leader[chosen]],
+            place[graph.first[edges]],
+            place[graph.second[edges]],
+            graph.similarity[edges],
+            order,
+        )
+        result = Clusters(np.arange(count), np.ones(count))
+        result.canonical[chosen] = chosen[grouped.canonical]
+        result.similarity[chosen] = grouped.similarity
+        if not graph.versions:
+            _dissolve(result, versions.rows)
+        if last is None:
+            return result
+        moved = last(distinct(result.canonical[result.canonical != np.arange(count)]))
+        if len(moved) == behind:
+            return result
+        behind = len(moved)
+        is_last = np.isin(chosen[order], moved)
+        order = np.concatenate([order[~is_last], order[is_last]])
+
+
+def _order(
+    versions: Placed,
+    graph: PairGraph,
+    policy: CanonicalPolicy,
+    anchors: Callable[[Numbers], Numbers] | None,
+    chosen: Numbers,
+    place: Numbers,
+) -> Numbers:
+    """The chosen versions from the best canonical to the worst."""
+    row_keys = [versions.row_keys[number] for number in chosen.tolist()]
+    pages = Pages(
+        row_keys,
+        versions.timestamps[chosen],
+        np.fromiter((len(url_of(key)) for key in row_keys), np.int64, len(row_keys)),
+        None if anchors is None else anchors(chosen),
+    )
+    voters = targets = np.empty(0, np.int64)
+    if policy is CanonicalPolicy.CANONICAL_LINK:
+        declared = versions.declared[chosen]
+        voters = np.flatnonzero(declared >= 0)
+        targets = declared[voters]
+        joined = graph.joined(chosen[voters], targets) & (place[targets] >= 0)
+        voters, targets = voters[joined], place[targets[joined]]
+        votes = np.full(len(chosen), -1, np.int64)
+        votes[voters] = targets
+        redirected = versions.redirected[chosen]
+        voted = np.union1d(targets, np.flatnonzero(redirected))
+        names: dict[bytes, int] = {}
+        numbers = (names.setdefault(site(key), len(names)) for key in row_keys)
+        sites = np.fromiter(numbers, np.int64, len(row_keys))
+        ages = pages.timestamps.copy()
+        ages[voted] = graph.oldest_of_site(chosen, sites, pages.timestamps, voted)
+        pages = replace(pages, declared=votes, redirected=redirected, site_timestamps=ages)
+    return policy_order(pages, policy, voters, targets)
+
+
+def _dissolve(clusters: Clusters, rows: Numbers) -> None:
+    """Remove clusters that have versions of one row only."""
+    several = np.zeros(len(rows), bool)
+    several[clusters.canonical[rows != rows[clusters.canonical]]] = True
+    alone = ~several[clusters.canonical]
+    clusters.canonical[alone] = np.flatnonzero(alone)
+    clusters.similarity[alone] = 1.0
 
 
 # --- which pages stay when duplicates go: one page of each cluster, among the pages of a selection

@@ -17,19 +17,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_TITLE_MISMATCH
+from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_TITLE_MISMATCH, TitledPage
 from docstore.model import markup
 from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.model.format import SWEEP_DIRECTORY
-from docstore.model.keys import row_key, same_host, site, url_of
+from docstore.model.keys import row_key, same_host, url_of
 from docstore.model.plain import Plain
 from docstore.model.pointers import PagePointer
 from docstore.model.sets import Numbers, distinct
@@ -37,11 +37,11 @@ from docstore.model.types import SAME_PAGE, Policy, VerdictKind
 from docstore.reading.documents import DocumentReader
 from docstore.storage.reports import Finding
 from docstore.store import DocumentStore
-from docstore.sweep.candidates import expected_recall, leaders, overlap_candidates
-from docstore.sweep.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
-from docstore.sweep.engine import BY_BODY, BY_TEXT, Engine, TextRule
+from docstore.sweep.candidates import candidates, expected_recall, leaders, overlap_candidates
+from docstore.sweep.clusters import CanonicalPolicy, Clusters, cluster_versions
+from docstore.sweep.kernels import BY_BODY, BY_TEXT, TextRule
 from docstore.sweep.pages import Versions, anchor_counts, read_versions, write_back
-from docstore.sweep.pairs import Listed, PairGraph, set_apart, verify
+from docstore.sweep.pairs import Listed, PairGraph, same_bodies, set_apart, verify
 from docstore.sweep.texts import Maker, make_folder, remove_folder
 
 MANY_DUPLICATES = 500
@@ -50,7 +50,6 @@ LARGEST_CLUSTERS = 5
 TEXTS = ("main", "visible")
 MEASURES = ("jaccard", "overlap")
 """Of two sets: the share of all members that are common, or of the members of the smaller set."""
-ENGINES = ("local", "spark")
 MAIN_EXTRACTOR = "scored"
 """Extractor of main content for a store that fingerprints all visible text."""
 
@@ -78,11 +77,7 @@ class SweepOptions:
         all_pairs: list every pair of equal versions; else a star around the first of them.
         dry_run: write no columns.
         pairs: file to write the pairs to.
-        threads: to make shingles and compare; with Spark to read the store.
-        engine: "local" computes in threads of this process, "spark" on a cluster.
-        master: of the Spark cluster, such as spark://host:7077; local[*] runs Spark on this machine.
-        shared: folder that this process and all Spark workers see; None takes a folder of the store.
-        settings: of Spark, by name.
+        threads: to make shingles and compare.
         apply: "reference" or "reject": change the members of clusters to the state that this write policy would have
             given them, against their canonical page; None changes no page.  With `dry_run` in an overlay.
         kinds: members to change: exact, same_text, near, and with "reference" contained.
@@ -99,17 +94,11 @@ class SweepOptions:
     dry_run: bool = False
     pairs: Path | None = None
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
-    engine: str = "local"
-    master: str = "local[*]"
-    shared: Path | None = None
-    settings: tuple[tuple[str, str], ...] = ()
     apply: str | None = None
     kinds: tuple[str, ...] = APPLIED_KINDS
     any_host: bool = False
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise InvalidArgument(f"engine {self.engine!r} is unknown; choose one of {', '.join(ENGINES)}")
         known = [str(policy) for policy in CanonicalPolicy]
         if self.canonical_policy not in known:
             raise InvalidArgument(
@@ -217,11 +206,8 @@ def sweep(
     """
     with store.opened.values.unreadable.collecting() as unreadable:
         work = _Sweep(store, options, on_progress)
-        try:
-            with store.cells.changes() as changed:
-                report = work.run(changed)
-        finally:
-            work.engine.close()
+        with store.cells.changes() as changed:
+            report = work.run(changed)
     report.unreadable = list(unreadable)
     return report
 
@@ -258,9 +244,6 @@ class _Sweep:
         self._sizes = np.empty(0, np.int64)
         """(n,) shingles of each version, with the overlap as measure."""
         self._apart: Listed = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64)
-        self.engine = _engine(store, options)
-        if options.engine != "local":
-            self._stage_done("start")
 
     def run(self, changed: Container[bytes] | None) -> SweepReport:
         """Sweep; `changed` has the rows that are changed meanwhile."""
@@ -297,7 +280,6 @@ class _Sweep:
             report.written = write_back(self._store, versions, place, changed, self._reporter("columns"))
         self._stage_done("columns")
         report.seconds = time.monotonic() - self._began
-        self.engine.close()
         remove_folder(folder)
         return report
 
@@ -320,7 +302,7 @@ class _Sweep:
         self._stage_done("sketches")
 
     def _maker(self, versions: Versions) -> Maker:
-        return Maker(self._store, versions, self._rule, from_bodies=self._from_bodies, engine=self.engine)
+        return Maker(self._store, versions, self._rule, from_bodies=self._from_bodies, threads=self._options.threads)
 
     def _pairs(self, versions: Versions, folder: Path) -> PairGraph:
         maker = self._maker(versions)
@@ -331,8 +313,8 @@ class _Sweep:
             first, second, self.report.crowded = overlap_candidates(made.sets)
             first, second = lone[first], lone[second]
         else:
-            first, second, self.report.crowded = self.engine.candidates(
-                versions.sketches, versions.shingle_counts, lone, self._threshold
+            first, second, self.report.crowded = candidates(
+                versions.sketches, versions.shingle_counts, lone, self._threshold, self._options.threads
             )
         first, second = _with_named(first, second, leader, versions)
         self.report.candidates = len(first)
@@ -342,7 +324,7 @@ class _Sweep:
         self._stage_done("shingles")
         left, right = np.searchsorted(needed, first), np.searchsorted(needed, second)
         shared = verify(
-            made.sets, made.path, left, right, folder, engine=self.engine, on_progress=self._reporter("pairs")
+            made.sets, left, right, folder, threads=self._options.threads, on_progress=self._reporter("pairs")
         )
         either = made.sets.lengths[left] + made.sets.lengths[right] - shared
         if self._by_overlap:
@@ -356,12 +338,18 @@ class _Sweep:
         first, second, similarity = first[kept], second[kept], similarity[kept]
         if self._store.schema.title_rule:
             is_near = similarity >= self._store.schema.near_threshold
-            apart = set_apart(versions, maker, leader, first, second, is_near)
+
+            def page(number: int) -> TitledPage:
+                title = versions.titles[number].decode("utf-8", "surrogatepass")
+                row = versions.row_keys[number]
+                return TitledPage(row, title, lambda: maker.text(number), lambda: maker.body(number))
+
+            apart = set_apart(page, leader, first, second, is_near)
             shown = apart & (self._options.same_url | (versions.rows[first] != versions.rows[second]))
             self._apart = first[shown], second[shown], similarity[shown]
             first, second, similarity = first[~apart], second[~apart], similarity[~apart]
         self.report.title_mismatches = len(self._apart[0])
-        equal = _same_bodies(versions, leader)
+        equal = same_bodies(versions.bodies, leader)
         first, second = np.concatenate([first, equal[0]]), np.concatenate([second, equal[1]])
         similarity = np.concatenate([similarity, np.ones(len(equal[0]))])
         order = np.lexsort((second, first))
@@ -389,37 +377,21 @@ class _Sweep:
         self._stage_done("listing")
 
     def _cluster(self, versions: Versions, graph: PairGraph) -> Clusters:
-        """Clusters of all versions; versions of one URL alone are no cluster, unless `versions` is set."""
-        edges = graph.between_rows()
-        chosen = np.flatnonzero(np.bincount(graph.leader, minlength=len(graph.leader))[graph.leader] > 1)
-        chosen = np.union1d(
-            chosen, np.flatnonzero(np.isin(graph.leader, np.concatenate([graph.first[edges], graph.second[edges]])))
-        )
-        place = np.full(len(graph.leader), -1, np.int64)
-        place[chosen] = np.arange(len(chosen))
-        order = self._order(versions, graph, chosen, place)
+        """Clusters of all versions."""
+        anchors = sizes = None
+        if self._options.canonical_policy is CanonicalPolicy.MOST_ANCHORS:
+            anchors = partial(anchor_counts, self._store, versions)
+        if self._by_overlap:
+            sizes = self._sizes
         readable: dict[int, bool] = {}
-        while True:
-            grouped = cluster_groups(
-                place[graph.leader[chosen]],
-                place[graph.first[edges]],
-                place[graph.second[edges]],
-                graph.similarity[edges],
-                order,
-            )
-            result = Clusters(np.arange(len(graph.leader)), np.ones(len(graph.leader)))
-            result.canonical[chosen] = chosen[grouped.canonical]
-            result.similarity[chosen] = grouped.similarity
-            if not self._options.same_url:
-                _dissolve(result, versions.rows)
-            canonicals = distinct(result.canonical[result.canonical != np.arange(len(result.canonical))]).tolist()
-            asked = {number: self._is_readable(versions, number) for number in canonicals if number not in readable}
-            readable |= asked
-            if all(asked.values()):
-                break
-            # A page with an unreadable body is canonical only if all others are unreadable too.
-            last = np.isin(chosen[order], [number for number, is_readable in readable.items() if not is_readable])
-            order = np.concatenate([order[~last], order[last]])
+
+        def unreadable(canonicals: Numbers) -> Numbers:
+            for number in canonicals.tolist():
+                if number not in readable:
+                    readable[number] = self._is_readable(versions, number)
+            return np.array([number for number, is_readable in readable.items() if not is_readable], np.int64)
+
+        result = cluster_versions(versions, graph, self._options.canonical_policy, anchors, sizes, unreadable)
         sizes = np.bincount(result.canonical, minlength=1)
         self.report.clusters = int((sizes > 1).sum())
         self.report.largest_cluster = int(sizes.max()) if len(result.canonical) else 0
@@ -440,40 +412,6 @@ class _Sweep:
             return True
         # a compaction may have moved it since the scan
         return self._reader.is_readable(versions.row_keys[number], BODY, int(versions.timestamps[number]))
-
-    def _order(self, versions: Versions, graph: PairGraph, chosen: Numbers, place: Numbers) -> Numbers:
-        """The chosen versions from the best canonical to the worst; those without a text after all good pages."""
-        policy = self._options.canonical_policy
-        row_keys = [versions.row_keys[number] for number in chosen.tolist()]
-        pages = Pages(
-            row_keys,
-            versions.timestamps[chosen],
-            np.fromiter((len(url_of(key)) for key in row_keys), np.int64, len(row_keys)),
-        )
-        voters = targets = np.empty(0, np.int64)
-        if policy is CanonicalPolicy.CANONICAL_LINK:
-            declared = versions.declared[chosen]
-            voters = np.flatnonzero(declared >= 0)
-            targets = declared[voters]
-            joined = graph.joined(chosen[voters], targets) & (place[targets] >= 0)
-            voters, targets = voters[joined], place[targets[joined]]
-            votes = np.full(len(chosen), -1, np.int64)
-            votes[voters] = targets
-            redirected = versions.redirected[chosen]
-            voted = np.union1d(targets, np.flatnonzero(redirected))
-            names: dict[bytes, int] = {}
-            numbers = (names.setdefault(site(key), len(names)) for key in row_keys)
-            sites = np.fromiter(numbers, np.int64, len(row_keys))
-            ages = pages.timestamps.copy()
-            ages[voted] = graph.oldest_of_site(chosen, sites, pages.timestamps, voted)
-            pages = replace(pages, declared=votes, redirected=redirected, site_timestamps=ages)
-        elif policy is CanonicalPolicy.MOST_ANCHORS:
-            pages = replace(pages, anchors=anchor_counts(self._store, versions, chosen))
-        order = policy_order(pages, policy, voters, targets)
-        if self._by_overlap:  # the page that contains another one stands for it
-            order = order[np.argsort(-self._sizes[chosen[order]], kind="stable")]
-        good = versions.good[chosen[order]]
-        return np.concatenate([order[good], order[~good]])
 
     def _apply(self, versions: Versions, clusters: Clusters) -> NDArray[np.bool_]:
         """Change the members of clusters by the policy; -> (n,) bool, the versions that are rejected now.
@@ -553,16 +491,6 @@ class _Sweep:
         self._stage_began = now
 
 
-def _engine(store: DocumentStore, options: SweepOptions) -> Engine:
-    """The engine; started before anything is read, so that a missing part is reported at once."""
-    if options.engine == "local":
-        return Engine(options.threads)
-    from docstore.cluster.spark import SparkEngine
-
-    shared = store.opened.path / SWEEP_DIRECTORY if options.shared is None else options.shared
-    return SparkEngine(options.master, shared, options.threads, dict(options.settings))
-
-
 def _extractor(text: str | None, stored: str) -> str:
     """The extractor of the text to compare."""
     if text is None:
@@ -581,26 +509,6 @@ def _with_named(first: Numbers, second: Numbers, leader: Numbers, versions: Vers
     low, high = np.minimum(left, right)[comparable], np.maximum(left, right)[comparable]
     codes = distinct(np.concatenate([first, low]) * max(1, len(leader)) + np.concatenate([second, high]))
     return codes // max(1, len(leader)), codes % max(1, len(leader))
-
-
-def _same_bodies(versions: Versions, leader: Numbers) -> tuple[Numbers, Numbers]:
-    """(first, second): edges between groups with equal bodies whose texts differ, as with another Content-Type."""
-    if not len(leader):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    body_leader = leaders(versions.bodies)
-    left, right = leader[body_leader], leader
-    differs = left != right
-    codes = distinct(np.minimum(left, right)[differs] * len(leader) + np.maximum(left, right)[differs])
-    return codes // len(leader), codes % len(leader)
-
-
-def _dissolve(clusters: Clusters, rows: Numbers) -> None:
-    """Remove clusters that have versions of one row only."""
-    several = np.zeros(len(rows), bool)
-    several[clusters.canonical[rows != rows[clusters.canonical]]] = True
-    alone = ~several[clusters.canonical]
-    clusters.canonical[alone] = np.flatnonzero(alone)
-    clusters.similarity[alone] = 1.0
 
 
 def _pointer(versions: Versions, number: int) -> PagePointer:

@@ -11,7 +11,7 @@ import mmap
 import tempfile
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -29,7 +29,6 @@ from docstore.dedup.comparable import (
     REASON_BLANK,
     is_blank,
     status_class,
-    text_compares,
 )
 from docstore.dedup.kernel import ALGORITHMS, decides_alone, words
 from docstore.model import capture, keys
@@ -45,11 +44,9 @@ from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.values import is_absent, is_ref, parse_cell_value, raw_bytes_of
 from docstore.store import DocumentStore
-from docstore.sweep.engine import BY_BODY, BY_TEXT, body_identity, identify, in_order, text_identity, text_of
+from docstore.sweep.kernels import LONG_TEXT_BYTES, equality, in_order
 
 _PLACED = (capture.CLUSTER, capture.CANONICAL_PAGE)
-LONG_TEXT_BYTES = 2048
-"""A longer text is assumed to have 50 words.  If it has fewer, its pairs are dropped later."""
 PROGRESS_ROWS = 1000
 _RULES = SimpleNamespace(
     deciding=[known.scheme for known in ALGORITHMS.values() if known.decides_alone],
@@ -299,23 +296,24 @@ class _Reading:
     def _version(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], body: bytes) -> None:
         number = len(self._rows)
         value = partial(self._value, row_key, timestamp, columns)
-        text_checksum = value(capture.TEXT_CHECKSUM)
-        status = int(value(capture.STATUS) or b"0")
-        known = len(text_checksum) == 17 and text_checksum[0] == SCHEME_TEXT_1
-        text_checksum = text_of(text_checksum, is_list=capture.ENTRIES in columns)
-        good = text_compares(status) and known
-        body = body_identity(status, body)
         sketch, shingle_count = capture.decode_sketch(value(capture.SKETCH))
         title, main = value(capture.TITLE), columns.get(capture.MAIN, b"")
         sketched = len(sketch) == SKETCH_BYTES and sketch[0] == SCHEME_SKETCH_1
-        if not good:
-            equal_by, identity = BY_BODY, body
-        elif sketched and shingle_count >= MIN_NEAR_WORDS:
-            equal_by, identity = BY_TEXT, text_identity(text_checksum, title)
-        else:
+
+        def count_words() -> int:
             is_long = bool(main) and raw_bytes_of(main) > LONG_TEXT_BYTES
-            word_count = MIN_NEAR_WORDS if is_long else len(words(value(capture.MAIN).decode("utf-8", "surrogatepass")))
-            equal_by, identity = identify(word_count, text_checksum, title, body)
+            if is_long or (sketched and shingle_count >= MIN_NEAR_WORDS):
+                return MIN_NEAR_WORDS
+            return len(words(value(capture.MAIN).decode("utf-8", "surrogatepass")))
+
+        good, body, equal_by, identity = equality(
+            int(value(capture.STATUS) or b"0"),
+            body,
+            value(capture.TEXT_CHECKSUM),
+            title,
+            is_list=capture.ENTRIES in columns,
+            count_words=count_words,
+        )
         self._row_keys.append(row_key)
         self._body_values.append(columns[capture.BODY])
         self._texts.append(main)
@@ -492,6 +490,34 @@ def _changes(
         if place is None:
             yield row_key, timestamp, _NONE
             continue
-        encoded = capture.encode_cluster_place(place)
-        if cluster_checksum(place.cluster, encoded) != written:
-            yield row_key, timestamp, {capture.CLUSTER: place.cluster, capture.CANONICAL_PAGE: encoded}
+        if cluster_checksum(place.cluster, capture.encode_cluster_place(place)) != written:
+            yield row_key, timestamp, _columns(place)
+
+
+def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, ClusterPlace | None]]) -> tuple[int, int]:
+    """Write the clusters that were made elsewhere; -> versions that were given, and versions that the store has.
+
+    Args:
+        store: it need not be as it was when its pages were exported.
+        places: row key and time of every version, and its place; None if it is alone.
+    """
+    reader = DocumentReader(store.table, store.opened.values)
+
+    def changes() -> Iterator[tuple[bytes, int, Mapping[Column, bytes | None]]]:
+        for row_key, timestamp, place in places:
+            verdict = None if place else reader.value(row_key, capture.VERDICT, timestamp)
+            if verdict and capture.decode_verdict(verdict).kind in SAME_PAGE:
+                place = ClusterPlace(row_key, timestamp, 1.0)  # it replaces the verdict, as in `sweep.job`
+            columns = _NONE if place is None else _columns(place)
+            yield row_key, timestamp, columns
+
+    given = written = 0
+    rest = changes()
+    while group := list(islice(rest, GROUP_CAPTURES)):
+        given += len(group)
+        written += store.cells.set_computed(group)
+    return given, written
+
+
+def _columns(place: ClusterPlace) -> Mapping[Column, bytes | None]:
+    return {capture.CLUSTER: place.cluster, capture.CANONICAL_PAGE: capture.encode_cluster_place(place)}

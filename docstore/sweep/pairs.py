@@ -1,6 +1,6 @@
 """Fourth stage of a sweep: candidates -> verified pairs -> a graph of pairs between groups of equal versions.
 
-Similarities are exact: an engine counts the common members of two sets, and each batch is logged.  Equal versions are
+Similarities are exact: threads count the common members of two sets, and each batch is logged.  Equal versions are
 one group: a thousand copies are a thousand numbers, not half a million pairs.  The pairs within groups are listed only
 if all pairs are requested, one version at a time.
 """
@@ -19,12 +19,12 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.comparable import TitledPage, has_evidence, title_mismatch, titles_contradict
+from docstore.dedup.kernel import shared_members
 from docstore.model.format import SWEEP_LOG_SUFFIX
-from docstore.model.keys import host_of
-from docstore.model.sets import Numbers, Sets
-from docstore.sweep.engine import Columns, Engine
-from docstore.sweep.pages import Versions
-from docstore.sweep.texts import INPUT_BYTES, Maker, StageLog
+from docstore.model.sets import Numbers, Sets, distinct
+from docstore.sweep.candidates import leaders
+from docstore.sweep.kernels import in_order
+from docstore.sweep.texts import INPUT_BYTES, StageLog
 
 BATCH_MEMBERS = 1 << 22
 """Members of the pairs of a batch (or one larger pair).  Its sets are copied, so a batch takes at most about 100 MB."""
@@ -32,19 +32,17 @@ BATCH_MEMBERS = 1 << 22
 
 def verify(
     sets: Sets,
-    members: Path,
     first: Numbers,
     second: Numbers,
     folder: Path,
     *,
-    engine: Engine,
+    threads: int,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Numbers:
     """(pairs,) int64: common members of each pair; batches in the log of the folder are not computed again.
 
     Args:
         sets: of uint64 hashes.
-        members: the file that has their members, too.
         first, second: (pairs,) sorted numbers of sets.
     """
     digest = blake3(first.astype("<i8").tobytes())
@@ -57,8 +55,7 @@ def verify(
         shared.append(np.frombuffer(frame, "<i8"))
         done += len(shared[-1])
     batches = _batches(sets, first[done:], second[done:])
-    for counted in engine.map("pairs", dict, engine.counter(sets, members), batches):
-        batch = counted["shared"]
+    for batch in in_order(threads, lambda pair: shared_members(sets, *pair), batches):
         log.append(batch.astype("<i8").tobytes())
         shared.append(batch)
         done += len(batch)
@@ -67,14 +64,14 @@ def verify(
     return np.concatenate([np.empty(0, np.int64), *shared])
 
 
-def _batches(sets: Sets, first: Numbers, second: Numbers) -> Iterator[Columns]:
+def _batches(sets: Sets, first: Numbers, second: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
     """The pairs in batches; the sets of a batch have at most BATCH_MEMBERS members, unless it is one pair."""
     work = np.cumsum(sets.lengths[first] + sets.lengths[second])
     begin = 0
     while begin < len(first):
         before = int(work[begin - 1]) if begin else 0
         end = max(begin + 1, int(np.searchsorted(work, before + BATCH_MEMBERS, "right")))
-        yield {"first": first[begin:end], "second": second[begin:end]}
+        yield first[begin:end], second[begin:end]
         begin = end
 
 
@@ -91,11 +88,16 @@ MAX_WITNESSES = 3
 
 
 def set_apart(
-    versions: Versions, maker: Maker, leader: Numbers, first: Numbers, second: Numbers, is_near: NDArray[np.bool_]
+    page: Callable[[int], TitledPage],
+    leader: Numbers,
+    first: Numbers,
+    second: Numbers,
+    is_near: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
     """(pairs,) bool: which pairs titles set apart.
 
     Args:
+        page: gives a version's row, title and text; it is called once for each of some thousand versions.
         leader: (n,) the first version of each version's group.
         first, second: (pairs,) leaders.
         is_near: (pairs,) bool: similar enough to be evidence for each other.
@@ -111,16 +113,13 @@ def set_apart(
 
     leaders_in_order = leader[by_leader]
 
-    @lru_cache(MAX_CACHED_TITLES)
-    def page(number: int) -> TitledPage:
-        title = versions.titles[number].decode("utf-8", "surrogatepass")
-        return TitledPage(versions.row_keys[number], title, lambda: maker.text(number), lambda: maker.body(number))
+    page = lru_cache(MAX_CACHED_TITLES)(page)
 
     @lru_cache(MAX_CACHED_TITLES)
     def hosts(group: int) -> dict[bytes, int]:
         """The first version of each host."""
         members = slice_of(leaders_in_order, by_leader, group)
-        return {host_of(versions.row_keys[number]): number for number in reversed(members)}
+        return {page(number).host: number for number in reversed(members)}
 
     @lru_cache(MAX_CACHED_TITLES)
     def witnesses(host: bytes, group: int) -> list[TitledPage]:
@@ -156,9 +155,9 @@ def set_apart(
             for host in (ours.keys() & theirs.keys()) - {b""}
         )
 
-    names: dict[bytes, int] = {}
+    names: dict[str, int] = {}
     groups, places = np.unique(np.concatenate([first, second]), return_inverse=True)
-    titles = np.array([names.setdefault(versions.titles[group], len(names)) for group in groups.tolist()], np.int64)
+    titles = np.array([names.setdefault(page(group).title, len(names)) for group in groups.tolist()], np.int64)
     differ = np.flatnonzero(titles[places[: len(first)]] != titles[places[len(first) :]])
     apart = np.zeros(len(first), np.bool_)
     for place in differ.tolist():
@@ -328,6 +327,22 @@ class PairGraph:
             places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
             oldest_by_code[code] = int(oldest[places[known[places] == wanted]].min())
         return np.fromiter((oldest_by_code[code] for code in codes[asked].tolist()), np.int64, len(asked))
+
+
+def same_bodies(bodies: NDArray[np.uint64], leader: Numbers) -> tuple[Numbers, Numbers]:
+    """(first, second): edges between groups with equal bodies whose texts differ, as with another Content-Type.
+
+    Args:
+        bodies: (n, 2) uint64, equal exactly for equal bodies.
+        leader: (n,) the first version that is equal to each version.
+    """
+    if not len(leader):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    body_leader = leaders(bodies)
+    left, right = leader[body_leader], leader
+    differs = left != right
+    codes = distinct(_codes(np.minimum(left, right), np.maximum(left, right), len(leader))[differs])
+    return codes // len(leader), codes % len(leader)
 
 
 def _codes(first: Numbers, second: Numbers, count: int) -> Numbers:

@@ -1,4 +1,4 @@
-"""Second stage of a sweep: shingle sets, made from stored texts or bodies by an engine, into a mapped file.
+"""Second stage of a sweep: shingle sets, made from stored texts or bodies in threads, into a mapped file.
 
 Batches are written in order, so the file does not depend on the number of threads.  Each batch is logged in the working
 folder of the sweep, so that a kill loses one batch.  Layouts: SWEEP_* in `model/format.py`.  The store does not need
@@ -14,7 +14,6 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from zlib import crc32
 
@@ -39,7 +38,7 @@ from docstore.model.sets import Numbers, Sets
 from docstore.reading.documents import DocumentReader
 from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
-from docstore.sweep.engine import BY_TEXT, Columns, Engine, TextRule, sets_of_bodies, sets_of_texts
+from docstore.sweep.kernels import BY_TEXT, Columns, TextRule, in_order, sets_of_bodies, sets_of_texts
 from docstore.sweep.pages import Versions
 
 BATCH_TEXTS = 256
@@ -157,7 +156,7 @@ class Maker:
     """Makes shingle sets of stored texts, or with `from_bodies` of bodies by the rule's extractor."""
 
     def __init__(
-        self, store: DocumentStore, versions: Versions, rule: TextRule, *, from_bodies: bool, engine: Engine
+        self, store: DocumentStore, versions: Versions, rule: TextRule, *, from_bodies: bool, threads: int
     ) -> None:
         self._fetch = store.opened.values.fetch
         self._reader = DocumentReader(store.table, store.opened.values)
@@ -165,7 +164,7 @@ class Maker:
         self._rule = rule
         self._kernel = rule.kernel()
         self._from_bodies = from_bodies
-        self._engine = engine
+        self._threads = threads
 
     def make(
         self,
@@ -211,7 +210,7 @@ class Maker:
             stream.truncate(8 * members)
         load, kernel = (self._bodies, sets_of_bodies) if self._from_bodies else (self._texts, sets_of_texts)
         rule = self._rule._replace(sketches=sketches)
-        for made in self._engine.map(name, load, partial(kernel, rule), self._cut(chosen[done:])):
+        for made in in_order(self._threads, lambda part: kernel(rule, load(part)), self._cut(chosen[done:])):
             columns = [made[column].astype("<i8").tobytes() for column in ("lengths", "counts")]
             others_of = [made[column].tobytes() for column in ("sketches", "equal_by", "identity")]
             raw = made["members"].astype("<u8").tobytes()

@@ -19,7 +19,6 @@ MISSING = [  # extra, its library, what needs it, a command
     ("classify", "sklearn", "the annotator domain", ["annotate", "domain", "--examples", "."]),
     ("server", "jinja2", "`docstore serve`", ["serve", "--port", "0"]),
     ("hbase", "thriftpy2", "a store on HBase", ["stats", "--store", "hbase://127.0.0.1:1/table"]),
-    ("spark", "pyspark", "the Spark engine", ["sweep", "--engine", "spark"]),
 ]
 PROGRAM = """import sys
 from docstore.cli.main import main

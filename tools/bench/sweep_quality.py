@@ -34,8 +34,8 @@ from docstore.model.keys import canonical_url, url_of
 from docstore.model.sets import Numbers, Sets
 from docstore.model.types import PutResult, VerdictKind
 from docstore.store import DocumentStore
-from docstore.sweep.engine import BY_TEXT
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
+from docstore.sweep.kernels import BY_TEXT
 from docstore.sweep.pages import Versions, read_versions
 from tools.bench.exact_join import PairSet, exact_join, recall
 from tools.bench.harness import Section, machine, one_core, run_commands

@@ -1,28 +1,31 @@
-"""What a sweep computes, and where: the rule of equal versions, kernels over batches of texts and pairs, the engine.
+"""What a sweep computes: the rule of equal versions, and shingle sets of batches of texts and bodies.
 
-Pure functions over columns, the same in a thread and in another process.  A batch is a dict of columns, each a numpy
-array or a list of bytes, as in Arrow.  Other parameters of a kernel are in a small value that can be sent to another
-process.  Every engine gives the same bytes for the same input; `cluster/spark.py` has the second engine.
+Pure functions over columns, for threads of a sweep and for tasks on Spark (`docstore.spark`).  A batch is a dict of
+columns, each a numpy array or a list of bytes, as in Arrow.
 """
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, distinctive_words, status_class
-from docstore.dedup.kernel import Kernel, joined_words, shared_members, sketches_of_sets
+from docstore.dedup.comparable import (
+    MIN_NEAR_WORDS,
+    MIN_SAME_TEXT_WORDS,
+    distinctive_words,
+    status_class,
+    text_compares,
+)
+from docstore.dedup.kernel import Kernel, joined_words, sketches_of_sets
+from docstore.model.format import SCHEME_TEXT_1
 from docstore.model.sets import Numbers, Sets
-from docstore.sweep.candidates import Candidates, candidates
 
 # --- when two versions are equal: one rule for all stages and for verdicts
 #
@@ -64,7 +67,47 @@ def body_identity(status: int, body: bytes) -> bytes:
     return _digest(b"b%d:" % status_class(status), body)
 
 
-# --- kernels
+LONG_TEXT_BYTES = 2048
+"""A longer text is assumed to have 50 words.  If it has fewer, its pairs are dropped later."""
+
+
+class Equality(NamedTuple):
+    """How a version is equal to others.
+
+    Attributes:
+        is_good: a 2xx answer with a text.
+        body: equal exactly for equal bodies of one status class, 16 bytes.
+        equal_by: BY_BODY, BY_TITLE or BY_TEXT.
+        identity: under that rule, 16 bytes.
+    """
+
+    is_good: bool
+    body: bytes
+    equal_by: int
+    identity: bytes
+
+
+def equality(
+    status: int, body: bytes, text_checksum: bytes, title: bytes, *, is_list: bool, count_words: Callable[[], int]
+) -> Equality:
+    """The equality of a version.
+
+    Args:
+        status: HTTP status.
+        body: what equal bodies have in common: a checksum that decides alone, or a name.
+        text_checksum: scheme byte and digest; b"" without words.
+        title: in UTF-8.
+        is_list: a feed or site map.
+        count_words: words of its text; from 50 on any number of 50 or more.
+    """
+    is_good = text_compares(status) and len(text_checksum) == 17 and text_checksum[0] == SCHEME_TEXT_1
+    body = body_identity(status, body)
+    if not is_good:
+        return Equality(False, body, BY_BODY, body)
+    return Equality(True, body, *identify(count_words(), text_of(text_checksum, is_list=is_list), title, body))
+
+
+# --- shingle sets
 
 Columns: TypeAlias = dict[str, Any]
 """A batch: by name a numpy array of one dimension, or a list of bytes or None."""
@@ -139,40 +182,7 @@ def _columns(
     }
 
 
-SetsFile: TypeAlias = tuple[str, str, str]
-"""Shingle sets in files that every process of a sweep can read: the path of their members in sequence, uint64
-little-endian ("" if there are none); the path of their starts, (n + 1,) int64 in numpy's format; and a random token of
-each writing, the key of the cache."""
-
-
-def save_sets(sets: Sets, members: Path) -> SetsFile:
-    """Write the starts of sets whose members are in a file already."""
-    starts = members.with_suffix(".starts.npy")
-    np.save(starts, sets.starts)
-    return str(members) if len(sets.members) else "", str(starts), os.urandom(8).hex()
-
-
-@lru_cache(maxsize=1)
-def _open(members: str, starts: str, stamp: str) -> Sets:
-    return Sets(np.load(starts, mmap_mode="r"), np.memmap(members, "<u8", "r") if members else np.empty(0, np.uint64))
-
-
-def shared_of_files(files: SetsFile, batch: Columns) -> Columns:
-    """`shared_of_sets`, of sets in files."""
-    return shared_of_sets(_open(*files), batch)
-
-
-def shared_of_sets(sets: Sets, batch: Columns) -> Columns:
-    """Common members of pairs of sets: `shared` (int64).
-
-    Args:
-        sets: of hashes.
-        batch: `first` and `second` (int64), numbers of sets.
-    """
-    return {"shared": shared_members(sets, batch["first"], batch["second"])}
-
-
-# --- engines
+# --- threads
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -188,40 +198,3 @@ def in_order(threads: int, work: Callable[[Part], Result], parts: Iterable[Part]
                 yield window.popleft().result()
         while window:
             yield window.popleft().result()
-
-
-class Engine:
-    """Computes for a sweep: kernels in threads of this process; native kernels run in parallel.
-
-    Attributes:
-        name: for the report.
-    """
-
-    name = "local"
-
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-
-    def candidates(self, sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
-        """Candidate pairs, as `docstore.sweep.candidates.candidates`."""
-        return candidates(sketches, sizes, chosen, threshold, self._threads)
-
-    def map(
-        self, stage: str, load: Callable[[Part], Columns], kernel: Callable[[Columns], Columns], parts: Iterable[Part]
-    ) -> Iterator[Columns]:
-        """The results of a kernel, in the order of the parts; at most two batches a thread are in flight.
-
-        Args:
-            stage: for the report and for names of jobs.
-            load: gives the batch of a part; called in threads of this process.
-            kernel: a pure function that can be sent to another process, such as a partial of a module's function.
-            parts: consumed lazily.
-        """
-        return in_order(self._threads, lambda part: kernel(load(part)), parts)
-
-    def counter(self, sets: Sets, members: Path) -> Callable[[Columns], Columns]:
-        """The kernel for `map` that counts common members of pairs of sets; the members are in a file."""
-        return partial(shared_of_sets, sets)
-
-    def close(self) -> None:
-        """Release resources; a second call does nothing."""

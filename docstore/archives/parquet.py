@@ -1,0 +1,358 @@
+"""Parquet in, with the extra `docstore[arrow]`.
+
+`read_parquet` gives the rows of a file as entries, by the names of its columns:
+
+    url, fetched_url   of the page; fetched_url is the URL as it was fetched, if it differs
+    body               binary or string: the body
+    text               the body of a row without one, as text/plain in UTF-8, with a Content-Type for only header
+    timestamp, date    the first that is there: a timestamp (UTC if it has no zone), a date, or ISO 8601 in a string;
+                       in a file with neither, the file's own time of modification
+    status, headers    200 and none if they are missing.  A row of status 304 without a body is a visit
+    ip, payload_digest, docno or id, crawl or dump     as in `Page`
+
+So the layouts `full` and `fineweb`, and files made by others, are read in one way.  Other columns are not read:
+verdicts and notes are made again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, Final
+
+from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, SkippedEntry
+from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT
+from docstore.archives.source import modified_micros
+from docstore.archives.warc import parse_date
+from docstore.model.capture import ClusterPlace
+from docstore.model.errors import InvalidArgument, missing_extra
+from docstore.model.keys import row_key
+from docstore.model.types import Headers, Page
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError as missing:
+    raise missing_extra("Parquet", "arrow", missing) from missing
+
+ROWS_READ: Final = 1024
+BYTES_READ: Final = 8 << 20
+"""Most rows, and bytes of rows of average length, that are read together."""
+_BODIES: Final = ("body", "text")
+_TIMES: Final = ("timestamp", "date")
+_STRINGS: Final = ("url", "fetched_url", "ip", "payload_digest", "docno", "id", "crawl", "dump")
+_EXPECTED: Final = {
+    **dict.fromkeys(_TIMES, "timestamps, dates, or ISO 8601 in strings"),
+    **dict.fromkeys(_STRINGS, "strings"),
+    "headers": "a list of structs of name and value, or a map, of strings",
+}
+_LOG: Final = logging.getLogger(__name__)
+_FAILURES: Final = (pa.ArrowException, OSError, ValueError)
+"""What pyarrow raises for damaged files."""
+
+
+def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) -> Iterator[Entry]:
+    """Every row of a Parquet file, in order; damage is an entry, never an exception.
+
+    The offset of an entry is near its row; reasons have the number of the row, the first one is 0.  Memory is bounded
+    by ROWS_READ rows of average length, and by the longest body.
+
+    Args:
+        stream: seekable.
+        body_limit_bytes: longest body.
+    """
+    try:
+        metadata = pq.read_metadata(stream)
+        kinds = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
+        groups = [_Group(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
+    except _FAILURES as error:
+        size = stream.seek(0, os.SEEK_END)
+        yield DamagedEntry(
+            0,
+            f"the Parquet file of {size} bytes has no footer that can be read: it was cut off, damaged, or is still "
+            f"being written; get the whole file again, and ingest that ({_line(error)})",
+        )
+        return
+    names, time_name, refusal = _columns_read(kinds)
+    if refusal:
+        yield DamagedEntry(0, refusal)
+        return
+    modified = modified_micros(stream)
+    file = pq.ParquetFile(
+        stream,
+        metadata=metadata,
+        # So that a body which many rows repeat is in memory once.
+        read_dictionary=[name for name in _BODIES if any(name in group.dictionaries for group in groups)],
+        buffer_size=1 << 20,
+        pre_buffer=False,
+        page_checksum_verification=True,
+    )
+    row = end = 0
+    for number, group in enumerate(groups):
+        first, end = end, end + group.rows
+        wanted = [name for name in names if name != "text" or "body" not in group.complete]
+        if group.longest_bytes(wanted) > body_limit_bytes:
+            yield DamagedEntry(
+                group.offset(0),
+                f"rows {row} to {end - 1}, in row group {number}, have bodies of more than the limit of "
+                f"{body_limit_bytes} bytes on average",
+            )
+            row = end
+            continue
+        try:
+            for batch in file.iter_batches(group.rows_read(wanted), [number], wanted, use_threads=False):
+                rows = _Rows(batch, time_name, modified)
+                for index in range(batch.num_rows):
+                    yield rows.entry(index, row, group.offset(row - first), body_limit_bytes)
+                    row += 1
+                del batch, rows
+        except _FAILURES as error:
+            yield DamagedEntry(
+                group.offset(row - first),
+                f"rows {row} to {end - 1}, in row group {number}, cannot be read: get the file again; the other row "
+                f"groups are read ({_line(error)})",
+            )
+        row = end
+
+
+def read_batch(batch: pa.RecordBatch) -> Iterator[Entry]:
+    """Every row of a batch, such as Spark gives of Parquet, in order; by the same rules as `read_parquet`."""
+    names, time_name, refusal = _columns_read({field.name: field.type for field in batch.schema})
+    if refusal:
+        raise InvalidArgument(refusal)
+    rows = _Rows(batch.select(names), time_name, None)
+    for index in range(batch.num_rows):
+        yield rows.entry(index, index, 0, BODY_LIMIT_BYTES)
+
+
+def _columns_read(kinds: Mapping[str, Any]) -> tuple[list[str], str, str]:
+    """Which columns are read, which of them has the times, and why there are no pages, or ""."""
+    times = [name for name in _TIMES if name in kinds]
+    time_name = next((name for name in times if _is_time(kinds[name])), times[0] if times else "")
+    if refusal := _refusal(kinds, time_name):
+        return [], "", f"{refusal}; the columns of this file are {', '.join(kinds) or 'none'}"
+    names = [name for name in kinds if name in ("status", time_name, *_BODIES) or _is_read(name, kinds[name])]
+    for name in sorted(kinds.keys() & _EXPECTED.keys() - {*names}):
+        if name not in _TIMES or not _is_time(kinds[name]):
+            _warn_of_type(name, str(kinds[name]))
+    return names, time_name, ""
+
+
+def read_places(path: Path) -> Iterator[tuple[bytes, int, ClusterPlace | None]]:
+    """The clusters that `docstore-spark` writes: row key and time of each version, and its place; None if it is alone.
+
+    Args:
+        path: a Parquet file, or a folder of them.
+    """
+    names = ["url", "timestamp", "canonical", "canonical_timestamp", "similarity"]
+    for file in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
+        try:
+            for batch in pq.ParquetFile(file).iter_batches(columns=names):
+                columns = [
+                    _times(column) if pa.types.is_timestamp(column.type) else column.to_pylist()
+                    for column in batch.select(names).columns
+                ]
+                for url, timestamp, canonical, at, similarity in zip(*columns, strict=True):
+                    place = ClusterPlace(row_key(canonical), at, similarity) if canonical else None
+                    yield row_key(url), timestamp, place
+        except (*_FAILURES, KeyError) as error:
+            message = f"cannot read {file}, expected columns {', '.join(names)} ({_line(error)})"
+            raise InvalidArgument(f"{message}; name the folder clusters that docstore-spark wrote") from error
+
+
+class _Group:
+    """What the footer says of a row group.
+
+    Attributes:
+        rows: their number.
+        dictionaries: columns that have a dictionary.
+        complete: columns without nulls.
+    """
+
+    def __init__(self, group: pq.RowGroupMetaData) -> None:
+        chunks = [group.column(index) for index in range(group.num_columns)]
+        self.rows: int = group.num_rows
+        self.dictionaries = {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page}
+        statistics = {chunk.path_in_schema: chunk.statistics for chunk in chunks}
+        self.complete = {name for name, one in statistics.items() if one is not None and one.null_count == 0}
+        self._begin = min((chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks), default=0)
+        self._packed_bytes = sum(chunk.total_compressed_size for chunk in chunks)
+        self._chunk_bytes = [(chunk.path_in_schema.split(".")[0], chunk.total_uncompressed_size) for chunk in chunks]
+
+    def offset(self, row: int) -> int:
+        """About where a row is in the file: columns lie one after the other."""
+        return max(0, int(self._begin + self._packed_bytes * row // max(self.rows, 1)))
+
+    def longest_bytes(self, names: Sequence[str]) -> int:
+        """The mean length of a body, by the footer: what must be read into memory at once at least."""
+        bodies = [chunk_bytes for name, chunk_bytes in self._chunk_bytes if name in names and name in _BODIES]
+        return max(bodies, default=0) // max(self.rows, 1)
+
+    def rows_read(self, names: Sequence[str]) -> int:
+        """How many rows of these columns make a batch."""
+        read_bytes = sum(chunk_bytes for name, chunk_bytes in self._chunk_bytes if name in names)
+        return max(1, min(ROWS_READ, int(BYTES_READ * self.rows // max(read_bytes, 1))))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _plain(kind: Any) -> Any:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_string(kind: Any) -> bool:
+    types = pa.types
+    checks = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
+    return any(check(_plain(kind)) for check in checks)
+
+
+def _is_bytes(kind: Any) -> bool:
+    types = pa.types
+    checks = (types.is_binary, types.is_large_binary, types.is_binary_view, _is_string)
+    return any(check(_plain(kind)) for check in checks)
+
+
+def _is_time(kind: Any) -> bool:
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind) or _is_string(kind)
+
+
+def _is_read(name: str, kind: Any) -> bool:
+    if name != "headers":
+        return name in _STRINGS and _is_string(kind)
+    types = pa.types
+    if types.is_map(kind):
+        return _is_string(kind.key_type) and _is_string(kind.item_type)
+    pair = kind.value_type if types.is_list(kind) or types.is_large_list(kind) else None
+    if pair is None or not types.is_struct(pair):
+        return False
+    return [field.name for field in pair] == ["name", "value"] and all(_is_string(field.type) for field in pair)
+
+
+def _refusal(kinds: Mapping[str, Any], time_name: str) -> str:
+    """Why a file with these columns has no pages, or ""."""
+    if "url" not in kinds or not _is_string(kinds["url"]):
+        return "a Parquet file of pages needs a column url, of strings"
+    if not any(name in kinds for name in _BODIES):
+        return "a Parquet file of pages needs a column body or text next to url"
+    for name, fits, expected in (
+        *((name, _is_bytes, "strings or binary") for name in _BODIES),
+        (time_name, _is_time, _EXPECTED.get(time_name, "")),
+        ("status", pa.types.is_integer, "integers"),
+    ):
+        if name in kinds and not fits(kinds[name]):
+            return f"column {name} has values of type {kinds[name]}, expected {expected}"
+    return ""
+
+
+@cache  # once in a process, not for each of many files
+def _warn_of_type(name: str, kind: str) -> None:
+    _LOG.warning("docstore: column %s has values of type %s, expected %s; it is not read", name, kind, _EXPECTED[name])
+
+
+class _Rows:
+    """The rows of a batch as entries."""
+
+    def __init__(self, batch: pa.RecordBatch, time_name: str, modified: int | None) -> None:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        self._bodies = {name: _dictionary(columns.pop(name)) for name in _BODIES if name in columns}
+        self._headers = _headers(columns.pop("headers")) if "headers" in columns else None
+        self._status = columns.pop("status").to_pylist() if "status" in columns else None
+        self._time_name, self._modified = time_name, modified
+        self._times = None if not time_name else _times(columns.pop(time_name))
+        self._strings = {name: _strings(column) for name, column in columns.items()}
+
+    def entry(self, index: int, row: int, offset: int, body_limit_bytes: int) -> Entry:
+        """The entry of one row."""
+        url = self._string("url", index)
+        if not url:
+            return DamagedEntry(offset, f"row {row} has no url")
+        fetched_at = self._modified
+        if self._times is not None:
+            value = self._times[index]
+            fetched_at = parse_date(value.decode("utf-8", "replace")) if isinstance(value, bytes) else value
+            if fetched_at is None:
+                reason = f"row {row} has the {self._time_name} {value!r:.60}; expected a time since 1970, such as "
+                return DamagedEntry(offset, f"{reason}2024-05-01T12:00:00Z", url)
+        status = 200 if self._status is None or self._status[index] is None else self._status[index]
+        headers = () if self._headers is None else self._headers[index]
+        body = self._body("body", index)
+        if body is None and status == NOT_MODIFIED:
+            body = b""
+        elif body is None:
+            body, headers = self._body("text", index), PLAIN_TEXT
+        if body is None:
+            return SkippedEntry("no_body", offset)
+        if len(body) > body_limit_bytes:
+            reason = f"row {row} has a body of {len(body)} bytes, more than the limit of {body_limit_bytes}"
+            return DamagedEntry(offset, reason, url)
+        page = Page(
+            self._string("fetched_url", index) or url,
+            body,
+            status,
+            headers,
+            fetched_at,
+            self._string("ip", index),
+            self._string("payload_digest", index),
+            self._string("docno", index) or self._string("id", index),
+            self._string("crawl", index) or self._string("dump", index),
+        )
+        return PageEntry(page, "response", offset)
+
+    def _string(self, name: str, index: int) -> str:
+        value = self._strings[name][index] if name in self._strings else None
+        return value.decode("utf-8", "replace") if value else ""
+
+    def _body(self, name: str, index: int) -> bytes | None:
+        if name not in self._bodies:
+            return None
+        indices, values = self._bodies[name]
+        number = indices[index]
+        body: bytes | None = None if number is None else values[number].as_py()
+        return body
+
+
+def _bytes(array: pa.Array) -> pa.Array:
+    """Strings or bytes as bytes, so that UTF-8 is not checked."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array.cast(pa.large_binary())
+
+
+def _strings(array: pa.Array) -> list[bytes | None]:
+    values: list[bytes | None] = _bytes(array).to_pylist()
+    return values
+
+
+def _dictionary(array: pa.Array) -> tuple[list[int | None], pa.Array]:
+    """The numbers of the values of rows, and the values."""
+    if pa.types.is_dictionary(array.type):
+        return array.indices.to_pylist(), _bytes(array.dictionary)
+    numbers = [number if valid else None for number, valid in enumerate(array.is_valid().to_pylist())]
+    return numbers, _bytes(array)
+
+
+def _headers(array: pa.Array) -> list[Headers]:
+    if pa.types.is_map(array.type):
+        names, values = _strings(array.keys), _strings(array.items)
+    else:
+        names, values = (_strings(array.values.field(number)) for number in range(2))
+    pairs = [
+        ((name or b"").decode("utf-8", "replace"), (value or b"").decode("utf-8", "replace"))
+        for name, value in zip(names, values, strict=True)
+    ]
+    ends = array.offsets.to_pylist()
+    return [tuple(pair for pair in pairs[ends[i] : ends[i + 1]] if pair[0]) for i in range(len(array))]
+
+
+def _times(array: pa.Array) -> list[Any]:
+    """Microseconds since 1970, or strings as bytes."""
+    if _is_string(array.type):
+        return _strings(array)
+    zone = array.type.tz if pa.types.is_timestamp(array.type) else None
+    times: list[Any] = array.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()).to_pylist()
+    return times

@@ -1,0 +1,243 @@
+"""The sweep on Spark: rows of Parquet and records of archives give the clusters of the local sweep."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import docstore
+from docstore.archives.selection import Selection
+from docstore.model.types import Page
+from docstore.sweep.job import SweepOptions, sweep
+from tests.pages import changed, page, words
+from tools.cluster.spark import SparkCluster, why_not
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not()), reason=f"SPARK IS NOT TESTED HERE: {why_not()}")]
+T0 = 1_700_000_000_000_000
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than these few rows
+}
+SKEWED = 2000
+"""Pages of one host and template: some hundred share the key of each band.  Larger buckets are in tests/unit."""
+COLUMNS = ["url", "timestamp", "cluster", "canonical", "canonical_similarity", "checksum"]
+
+
+def fetched(number: int, url: str, body: bytes, status: int = 200, headers: Any = ()) -> Page:
+    return Page(url, body, status, headers, T0 + number * 1_000_000)
+
+
+def crawl() -> Iterator[Page]:
+    """Near pages, captures of one URL, redirects, canonical links, notices under many titles, short and equal pages."""
+    chance = random.Random(7)
+    for number in range(240):
+        body = page(changed(words(number // 5, 200), number, number % 11), f"Title {number // 5}")
+        yield fetched(number, f"https://h{number % 9}.example/{number}", body)
+    for number in range(240, 300):  # a host shows a notice under titles that contradict each other
+        text = changed(words(9000, 120), number, 1)
+        yield fetched(number, f"https://shop.example/{number}", page(text, f"Lamp {' '.join(words(number, 3))}"))
+    for number in range(300, 340):  # short pages; some are equal
+        yield fetched(number, f"https://short{number % 3}.example/{number}", page(words(number // 4, 30), "Short"))
+    for number in range(340, 400):  # captures of some URLs, near to each other and to the pages above
+        body = page(changed(words(number % 6, 200), number // 12, 2), f"Title {number % 6}")
+        yield fetched(number, f"https://again.example/{number % 6}", body)
+    for number in range(400, 430):  # copies that declare the original, and redirects to it
+        original = f"https://h{number % 9}.example/{number - 400}"
+        link = f'<link rel="canonical" href="{original}">'.encode()
+        body = page(changed(words((number - 400) // 5, 200), number, 1), f"Title {(number - 400) // 5}")
+        yield fetched(number, f"{original}?copy", body.replace(b"<head>", b"<head>" + link))
+        yield fetched(number, f"{original}-old", b"moved", 301, (("Location", original),))
+    for number in range(430, 460):  # the same bytes as text and as a page
+        kind = (("Content-Type", "text/plain" if number % 2 else "text/html"),)
+        yield fetched(number, f"https://kinds.example/{number}", page(words(number // 2, 90), "Kinds"), 200, kind)
+    common = words(5000, 260)
+    for number in range(500, 500 + SKEWED):  # half of all pages: of one host, and in the same buckets
+        body = page(changed(common, number, 1 if number % 50 == 0 else chance.randrange(8, 13)), "Template")
+        yield fetched(number, f"https://half.example/{number}", body)
+
+
+def record(page: Page) -> bytes:
+    """A page as a record of a WARC file."""
+    headers = "".join(f"{name}: {value}\r\n" for name, value in page.headers)
+    block = f"HTTP/1.1 {page.status} OK\r\n{headers}\r\n".encode() + page.body
+    date = datetime.fromtimestamp((page.fetched_at or 0) / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    head = f"WARC/1.1\r\nWARC-Type: response\r\nWARC-Target-URI: {page.url}\r\nWARC-Date: {date}\r\n"
+    kind = "WARC-Record-ID: <urn:uuid:1>\r\nContent-Type: application/http;msgtype=response\r\n"
+    return f"{head}{kind}Content-Length: {len(block)}\r\n\r\n".encode() + block + b"\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[Any, ...]]]:
+    """A folder with a crawl as Parquet and as WARC, and its clusters by the local sweep."""
+    from docstore.archives.arrow import write_parquet
+
+    folder = tmp_path_factory.mktemp("spark")
+    records = [record(each) for each in crawl()]
+    for number in range(3):
+        with gzip.open(folder / f"crawl-{number}.warc.gz", "wb") as stream:
+            stream.writelines(records[number::3])
+    with docstore.open(folder / "store", create=True) as store:
+        list(store.put_pages(crawl()))
+        with (folder / "full.parquet").open("wb") as stream:
+            write_parquet(store, stream, Selection(versions=None))
+        sweep(store, SweepOptions())
+        rows = store.to_arrow(COLUMNS, Selection(versions=None)).read_all().to_pylist()
+    expected = columns_of(rows)
+    assert len({row[2] for row in expected}) > 50 and len(expected) > 200
+    return folder, expected
+
+
+def columns_of(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The clusters of versions, which stand at the newest of successive captures with one body."""
+    rows = sorted(rows, key=lambda row: (row["url"], row["timestamp"]))
+    newest = [
+        row
+        for row, later in zip(rows, [*rows[1:], {}], strict=True)
+        if (row["url"], row["checksum"]) != (later.get("url"), later.get("checksum"))
+    ]
+    return sorted(tuple(row[name] for name in COLUMNS[:-1]) for row in newest if row["cluster"])
+
+
+def clusters(folder: Path) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    rows: list[dict[str, Any]] = pq.read_table(folder / "clusters").to_pylist()
+    return rows
+
+
+def placed(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    names = ("url", "timestamp", "cluster", "canonical", "similarity")
+    return sorted(tuple(row[name] for name in names) for row in rows if row["cluster"])
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    from docstore.spark.job import start
+
+    session = start("local[2]", SETTINGS)
+    yield session
+    session.stop()
+
+
+@pytest.mark.parametrize(("partitions", "files"), [(1, False), (2, True), (4, False)])
+def test_any_number_of_partitions_gives_the_clusters_of_the_local_sweep(
+    crawled: tuple[Path, list[tuple[Any, ...]]], spark: Any, tmp_path: Path, partitions: int, files: bool
+) -> None:
+    from docstore.spark.job import SparkOptions
+    from docstore.spark.job import sweep as sweep_on_spark
+
+    folder, expected = crawled
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    name = "*.warc.gz" if files else "full.parquet"
+    report = sweep_on_spark(spark, [str(folder / name)], str(tmp_path), SparkOptions(files=files, kept=True))
+    rows = clusters(tmp_path)
+    assert placed(rows) == expected
+    assert report.versions == len(rows) == sum(report.kinds.values()) and report.errors == 0
+    assert set(report.kinds) == {"exact", "near", "new", "same_text"}
+    import pyarrow.parquet as pq
+
+    kept = pq.read_table(tmp_path / "kept").to_pylist()
+    assert sorted(row["url"] for row in kept) == sorted(row["url"] for row in rows if row["kind"] == "new")
+    assert all(row["text"] for row in kept if "half" in row["url"])
+
+
+def test_what_an_earlier_crawl_has_is_taken_out_of_a_later_one(spark: Any, tmp_path: Path) -> None:
+    """Of B stays what is neither in A nor a second time in B; a table of both crawls then knows all of it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from docstore.spark.job import SparkOptions
+    from docstore.spark.job import sweep as sweep_on_spark
+
+    def text(number: int, edits: int) -> str:
+        return " ".join(changed(words(number, 120), 7 * number + edits, edits))
+
+    crawls: Mapping[str, list[tuple[str, str]]] = {
+        "a": [(f"http://a.example/{n}", text(n, 0)) for n in range(20)],
+        "b": [
+            *((f"http://b.example/{n}", text(n, n % 3)) for n in range(10)),  # in A: the same, or near
+            *((f"http://a.example/{n}", text(n, 1)) for n in range(10, 15)),  # in A, at its own URL
+            *((f"http://b.example/{n}", text(n // 2, 0)) for n in range(60, 80)),  # two of each
+        ],
+        "c": [(f"http://c.example/{n}", text(n, 0)) for n in (3, 30, 99)],
+    }
+    for age, (name, pages) in enumerate(reversed(crawls.items())):  # A is not the oldest crawl by its dates
+        dates = [f"2024-01-0{1 + age}T00:00:00Z"] * len(pages)
+        urls, bodies = zip(*pages, strict=True)
+        pq.write_table(pa.table({"url": urls, "text": bodies, "date": dates}), tmp_path / f"{name}.parquet")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    tables: list[str] = []
+    stays = {}
+    for name in crawls:
+        options = SparkOptions(against=tuple(tables), kept=True)
+        sweep_on_spark(spark, [str(tmp_path / f"{name}.parquet")], str(tmp_path / name), options)
+        tables.append(str(tmp_path / name / "fingerprints"))
+        stays[name] = sorted(row["url"] for row in pq.read_table(tmp_path / name / "kept").to_pylist())
+    assert len(stays["a"]) == 20
+    assert stays["b"] == [f"http://b.example/{n}" for n in range(60, 80, 2)]
+    assert stays["c"] == ["http://c.example/99"]
+    of_a = [row for row in clusters(tmp_path / "b") if row["kind"] != "new" and row["canonical"].startswith("http://a")]
+    assert len(of_a) == 15 and all(row["similarity"] >= 0.8 for row in of_a)
+
+
+def test_an_executor_killed_between_shuffles_changes_nothing(
+    crawled: tuple[Path, list[tuple[Any, ...]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql import SparkSession
+
+    from docstore.spark import kernels
+    from docstore.spark.job import start
+    from docstore.spark.job import sweep as sweep_on_spark
+
+    folder, expected = crawled
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.stop()
+    begun, go_on = str(tmp_path / "begun"), str(tmp_path / "go")
+    monkeypatch.setattr(kernels, "pairs_of_buckets", held_up(kernels.pairs_of_buckets, begun, go_on))
+    with SparkCluster(tmp_path / "cluster") as cluster:
+
+        def kill() -> None:
+            while not Path(begun).exists():
+                threading.Event().wait(0.1)
+            cluster.kill("worker1")
+            Path(go_on).touch()
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        settings = SETTINGS | dict(cluster.settings) | {"spark.sql.shuffle.partitions": "4"}
+        session = start(cluster.master, settings)
+        try:
+            sweep_on_spark(session, [str(folder / "full.parquet")], str(tmp_path / "out"))
+        finally:
+            session.stop()
+        killer.join()
+        assert "Removing worker" in cluster.log("master").read_text() or "removed" in cluster.log("master").read_text()
+    assert placed(clusters(tmp_path / "out")) == expected
+
+
+def held_up(kernel: Callable[..., Iterator[Any]], begun: str, go_on: str) -> Callable[..., Iterator[Any]]:
+    """The kernel behind a shuffle, which says that it has begun, and waits: what is before the shuffle is done then."""
+
+    def work(threshold: float, fresh: int, batches: Iterable[Any]) -> Iterator[Any]:
+        import pathlib
+        import threading
+
+        pathlib.Path(begun).touch()
+        while not pathlib.Path(go_on).exists():
+            threading.Event().wait(0.05)
+        yield from kernel(threshold, fresh, batches)
+
+    return work
