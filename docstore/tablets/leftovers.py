@@ -40,7 +40,7 @@ _NAME = re.compile(rf"(\d+)-(\d+)({_UNFINISHED})?{re.escape(SEGMENT_SUFFIX)}", r
 """Number of the segment, and the offset there of the first record."""
 
 
-class Surplus(NamedTuple):
+class UncommittedPart(NamedTuple):
     """The uncommitted part of a segment.
 
     Attributes:
@@ -65,7 +65,7 @@ class Surplus(NamedTuple):
         return self.is_explained and not (self.holds_next and last_group > group + 1)
 
 
-def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Collection[int]) -> Surplus:
+def examine(handle: ReadFile, segment: int, start: int, group: int, segments: Collection[int]) -> UncommittedPart:
     """Examine a segment from an offset to its end.
 
     Args:
@@ -94,39 +94,34 @@ def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Coll
             records += 1
             is_explained &= is_known
             holds_next |= is_next
-    return Surplus(last_group, is_explained, holds_next, is_whole and is_known and marks == 1 and not records)
+    return UncommittedPart(last_group, is_explained, holds_next, is_whole and is_known and marks == 1 and not records)
 
 
-def set_aside(files: Files, path: Path, segment: int, start: int, folder: Path, *, is_unfinished: bool = False) -> str:
-    """Save a segment from an offset to its end in another folder, durably; returns the name of the new file.
+def set_aside(files: Files, path: Path, segment: int, start: int, folder: Path, *, is_unfinished: bool = False) -> None:
+    """Save a segment from an offset to its end in another folder, durably.
 
     A whole segment is moved.  A part is copied after the segment's header, as a segment with the same number.
     """
     files.make_folder(folder)
     name = f"{segment:08d}-{start}{_UNFINISHED * is_unfinished}{SEGMENT_SUFFIX}"
-    if start == 0:
-        files.rename(path, folder / name)
-        files.sync_folder(folder)
-        files.sync_folder(folder.parent)
-        return name
-    source = files.open_read(path)
-    partial = folder / (name + ".new")
-    if files.exists(partial):
-        files.unlink(partial)
-    copy = files.open_append(partial, create=True)
-    try:
-        copy.write(source.read(SEGMENT_HEADER_BYTES, 0))
-        at = max(start, SEGMENT_HEADER_BYTES)
-        while raw := source.read(COPY_BYTES, at):
-            copy.write(raw)
-            at += len(raw)
-        copy.sync()
-    finally:
-        copy.close()
-    files.rename(partial, folder / name)
+    if start:
+        source = files.open_read(path)
+        path = folder / (name + ".new")
+        if files.exists(path):
+            files.unlink(path)
+        copy = files.open_append(path, create=True)
+        try:
+            copy.write(source.read(SEGMENT_HEADER_BYTES, 0))
+            at = max(start, SEGMENT_HEADER_BYTES)
+            while raw := source.read(COPY_BYTES, at):
+                copy.write(raw)
+                at += len(raw)
+            copy.sync()
+        finally:
+            copy.close()
+    files.rename(path, folder / name)
     files.sync_folder(folder)
     files.sync_folder(folder.parent)
-    return name
 
 
 def list_set_aside(files: Files, folder: Path) -> list[SetAside]:

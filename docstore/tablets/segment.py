@@ -33,7 +33,7 @@ from docstore.model.format import (
 )
 from docstore.storage.files import AppendFile, Files, ReadFile
 from docstore.storage.reports import SetAside
-from docstore.tablets.leftovers import Surplus, judge, list_set_aside, remove_unfinished, set_aside
+from docstore.tablets.leftovers import UncommittedPart, examine, list_set_aside, remove_unfinished, set_aside
 from docstore.tablets.record import (
     Damage,
     Record,
@@ -268,22 +268,22 @@ class ValueLog:
         lost: list[Damage] = []
         gone: list[int] = []
         in_place: list[SetAside] = []
-        surplus: dict[int, Surplus] = {}
+        uncommitted: dict[int, UncommittedPart] = {}
         for number in sorted(set(numbers) - by_number.keys() - {-1}):
-            surplus[number] = self._judge(number, SEGMENT_HEADER_BYTES, group, existing)
+            uncommitted[number] = self._examine(number, SEGMENT_HEADER_BYTES, group, existing)
         for row in sorted(by_number.values()):
             if row.number in existing:
                 length_bytes = self._files.length_bytes(self.path(row.number))
                 lost.extend(self._verify(row, length_bytes))
                 if length_bytes > row.committed_bytes:
-                    surplus[row.number] = self._judge(row.number, row.committed_bytes, group, existing)
+                    uncommitted[row.number] = self._examine(row.number, row.committed_bytes, group, existing)
             elif row.state == SEGMENT_DRAINING:
                 gone.append(row.number)
             else:
                 lost.append(Damage(row.number, 0, row.committed_bytes, "the file is missing"))
-        last_group = max((rest.last_group for rest in surplus.values()), default=0)
+        last_group = max((rest.last_group for rest in uncommitted.values()), default=0)
         is_moved = False
-        for number, rest in surplus.items():
+        for number, rest in uncommitted.items():
             row_of = by_number.get(number)
             start = 0 if row_of is None else row_of.committed_bytes
             path = self.path(number)
@@ -314,7 +314,7 @@ class ValueLog:
         self._next_number = max(next_number, *(number + 1 for number in used), 1)
         active = [row for row in by_number.values() if row.state == SEGMENT_ACTIVE]
         if len(active) == 1 and not self._read_only and not any(item.segment == active[0].number for item in lost):
-            self._reopen(active[0], surplus.get(active[0].number))
+            self._reopen(active[0], uncommitted.get(active[0].number))
         return Recovery(tuple(lost), tuple(gone), last_group, tuple(in_place))
 
     def _refuse_foreign(self, handle: ReadFile, segment: int) -> None:
@@ -323,11 +323,11 @@ class ValueLog:
             remedy = "move it away, and put back the file of this store or restore a backup"
             raise CorruptionError(FOREIGN, path=str(self.path(segment)), offset=0, remedy=remedy)
 
-    def _judge(self, number: int, start: int, group: int, existing: Collection[int]) -> Surplus:
+    def _examine(self, number: int, start: int, group: int, existing: Collection[int]) -> UncommittedPart:
         handle = self._files.open_read(self.path(number))
         refuse_other_format(handle, self.path(number))
         self._refuse_foreign(handle, number)
-        return judge(handle, number, start, group, existing)
+        return examine(handle, number, start, group, existing)
 
     def _verify(self, row: SegmentRow, length_bytes: int) -> list[Damage]:
         """The missing or damaged parts of a segment's committed bytes that were not synced."""
@@ -347,7 +347,7 @@ class ValueLog:
             self._files.sync_file(path)  # the manifest will say that the rest is synced
         return sorted(lost)
 
-    def _reopen(self, row: SegmentRow, closing: Surplus | None) -> None:
+    def _reopen(self, row: SegmentRow, closing: UncommittedPart | None) -> None:
         header = self._files.open_read(self.path(row.number)).read(SEGMENT_HEADER_BYTES, 0)
         if row.committed_bytes >= self._limit_bytes or header_damage(header, row.number, self.identity):
             return
@@ -567,35 +567,14 @@ class ValueLog:
         if handle is not None:
             handle.announce(length, begin)
 
-    def walk(
-        self, segment: int, start: int = SEGMENT_HEADER_BYTES, end: int | None = None
-    ) -> Iterator[tuple[Ref, Record | Damage]]:
-        """Refs and records of a segment, and the damage between them.
-
-        Args:
-            segment: its number.
-            start: offset of the first record; 0 also checks the segment's header.
-            end: stop there; None for the end of the file.
-        """
-        if not self._files.exists(self.path(segment)):
-            end = start if end is None else end
-            yield Ref(segment, start, end - start), Damage(segment, start, end, "the file is missing")
-            return
-        handle = self._files.open_read(self.path(segment))
-        if start < SEGMENT_HEADER_BYTES:
-            reason = header_damage(handle.read(SEGMENT_HEADER_BYTES, 0), segment, self.identity)
-            if reason:
-                yield Ref(segment, 0, SEGMENT_HEADER_BYTES), Damage(segment, 0, SEGMENT_HEADER_BYTES, reason)
-            start = SEGMENT_HEADER_BYTES
-        yield from walk_records(handle, segment, start, end)
-
     def records(
         self, segment: int, start: int = SEGMENT_HEADER_BYTES, end: int | None = None
     ) -> Iterator[tuple[bytes, Record]]:
-        """Refs and records of `walk_records`, without damage."""
-        for ref, record in self.walk(segment, start, end):
-            if not isinstance(record, Damage):
-                yield encode_ref(*ref), record
+        """Refs and records of `walk_records`, without damage; none if the file is missing."""
+        if self._files.exists(self.path(segment)):
+            for ref, record in walk_records(self._files.open_read(self.path(segment)), segment, start, end):
+                if not isinstance(record, Damage):
+                    yield encode_ref(*ref), record
 
     def _open(self, segment: int) -> ReadFile:
         with self._handle_lock:

@@ -19,7 +19,7 @@ from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
 from docstore.tablets.leftovers import MOST_UNFINISHED, list_set_aside, records_of
-from docstore.tablets.record import Damage, Record
+from docstore.tablets.record import Record
 from docstore.tablets.salvage import Salvage
 from docstore.tablets.segment import ValueLog
 
@@ -68,7 +68,7 @@ def all_records(path: Path) -> set[Record]:
     found = records_set_aside(path)
     bodies = ValueLog(Files(), path / "segments")
     for segment in (path / "segments").glob("*.seg"):
-        found += [one for _, one in bodies.walk(int(segment.stem)) if not isinstance(one, Damage)]
+        found += [one for _, one in bodies.records(int(segment.stem))]
     return values(found)
 
 
