@@ -44,7 +44,7 @@ from docstore.model.types import (
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup
 from docstore.reading.documents import MARKDOWN_FAMILIES, Document, DocumentReader
-from docstore.storage.table import Table, declared_families
+from docstore.storage.table import Table, pages_table
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from concurrent.futures import Future
@@ -129,15 +129,7 @@ class DocumentStore:
         self.schema = opened.schema
         self.lost = opened.lost
         self.unreadable = opened.values.unreadable
-        self._table = Table(
-            opened.engine,
-            "pages",
-            declared_families(opened.schema),
-            clock,
-            opened.values.same_value,
-            captures=opened.schema.captures,
-            bodies=opened.schema.bodies,
-        )
+        self._table = pages_table(opened.engine, opened.schema, clock, opened.values.same_value)
         self._committer = opened.committer(durability)
         self.clusters = ClusterLookup(self._table, opened.values.fetch)
         self._reader = DocumentReader(self._table, opened.values)

@@ -25,7 +25,7 @@ from docstore.storage.captures import CaptureRecord, LiveCapture, capture_of
 from docstore.storage.engine import all_cells
 from docstore.storage.port import Backend
 from docstore.storage.reports import Finding
-from docstore.storage.table import Table, declared_families
+from docstore.storage.table import declared_families, pages_table
 from docstore.storage.unreadable import NO_PAGE, RESTORE, Place, shown_row
 from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.store import now_micros
@@ -54,15 +54,7 @@ def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Itera
 
 def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Iterator[Finding]:
     families = declared_families(opened.schema)
-    table = Table(
-        opened.engine,
-        "pages",
-        families,
-        now_micros,
-        opened.values.same_value,
-        captures=opened.schema.captures,
-        bodies=opened.schema.bodies,
-    )
+    table = pages_table(opened.engine, opened.schema, now_micros, opened.values.same_value)
     for problem in SeenPages(opened, table).damage():
         yield Finding("index", problem, REINDEX)
 
