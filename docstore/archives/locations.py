@@ -23,7 +23,7 @@ from email.utils import parsedate_to_datetime
 from glob import glob, has_magic
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from docstore.backends import store_exists
 from docstore.model.errors import DocstoreError, InvalidArgument, StorageError, missing_extra
@@ -73,7 +73,9 @@ def found(name: str) -> list[str]:
         files, path = _object_store(name)
         with _translated("read", name):
             files.invalidate_cache()  # another process may have written
-            if has_magic(path):
+            if has_magic(path) and not files.exists(path):  # an object may be called a[1], too
+                with suppress(PermissionError):  # who may list objects may not ask for the bucket
+                    files.info(path.partition("/")[0])
                 matches = files.glob(path, detail=True)
                 names = [f"{_scheme(name)}://{key}" for key in sorted(matches) if matches[key]["type"] == "file"]
             else:
@@ -112,8 +114,13 @@ def listed(name: str, base: str = "") -> list[str]:
             if "file" not in shard:
                 continue  # the options of the export
             own = name.rpartition("/")[0] if line.startswith("{") else ""
+            if not isinstance(shard["file"], str):
+                raise ValueError(f"a line of it has no name of a file: {line:.100}")
             files.append(joined(base or own, shard["file"]))
-            if "bytes" in shard and (size := size_of(files[-1])) != shard["bytes"]:
+            if "bytes" not in shard:
+                continue
+            size = size_of(files[-1]) if exists(files[-1]) else "no"
+            if size != shard["bytes"]:
                 raise InvalidArgument(
                     f"{files[-1]} has {size} bytes, but {name} says {shard['bytes']}: copy or export it again"
                 )
@@ -158,8 +165,20 @@ def _scheme(name: str) -> str:
     return name.partition(":")[0].lower()
 
 
+def _check_host(name: str) -> None:
+    """Refuse a URL without a host or bucket, and one with a password, which is not repeated."""
+    scheme, _, rest = name.partition("://")
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    if "@" in host and (":" in host or scheme.lower().startswith("http")):
+        shown = f"{scheme}://{rest[host.rindex('@') + 1 :]}"
+        raise InvalidArgument(f"no user or password is taken from a URL, where others see it: write {shown} alone")
+    if not host:
+        raise InvalidArgument(f"{name} names no host or bucket; expected {scheme}://NAME/...")
+
+
 def _object_store(name: str) -> tuple[Any, str]:
     """The file system of fsspec for a URL, and the path in it."""
+    _check_host(name)
     scheme, _, path = name.partition("://")
     if scheme.lower() not in EXTRAS:
         raise InvalidArgument(
@@ -242,11 +261,8 @@ class RemoteFile(io.RawIOBase):
                 self.size = self._stream.size
                 changed = self._stream.details.get("LastModified") or self._stream.details.get("last_modified")
             self.modified = _micros(changed) if isinstance(changed, datetime) else None
-        elif urlsplit(name).username is not None:
-            raise InvalidArgument(
-                f"no user or password is taken from a URL, where others see it: leave it out of {name}"
-            )
         else:
+            _check_host(name)
             self._receive(memoryview(b""))
 
     def readable(self) -> bool:
@@ -296,7 +312,7 @@ class RemoteFile(io.RawIOBase):
 
     def _receive(self, view: memoryview) -> int:
         """Read from the response, after asking for it if there is none; an empty view only asks."""
-        from http.client import HTTPException
+        from http.client import HTTPException, InvalidURL
 
         failure: Exception | None = None
         for wait_seconds in (*RETRY_SECONDS, None):
@@ -307,11 +323,11 @@ class RemoteFile(io.RawIOBase):
                 if count or not len(view) or self.size is None:
                     return count
                 failure = ConnectionError(f"the connection ended at byte {self._at} of {self.size}")
-            except (OSError, HTTPException) as error:
+            except (OSError, HTTPException, ValueError) as error:  # urllib has ValueError for a wrong host
                 if isinstance(error, DocstoreError):
                     raise
                 failure = error
-                if getattr(error, "code", 503) not in _BUSY or type(error).__name__ == "InvalidURL":
+                if getattr(error, "code", 503) not in _BUSY or isinstance(error, InvalidURL | ValueError):
                     break
             self._drop()
             if wait_seconds:

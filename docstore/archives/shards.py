@@ -27,6 +27,8 @@ Keep: TypeAlias = Callable[[bytes, int], bool] | None
 Write: TypeAlias = Callable[..., ExportReport]
 """Called with a stream, a selection, and `keep` and `takes` as in `export`."""
 _NUMBER_DIGITS: Final = 5
+_KEYS: Final = {"captures", "body_bytes", "unreadable", "last_row_key"}
+"""What an export that goes on needs of each shard."""
 
 
 class Shards:
@@ -59,15 +61,19 @@ class Shards:
                 text = stream.read()
             try:
                 head, *lines = map(json.loads, text.splitlines())
+                is_complete = lines[-1:] == [{"complete": True}]
+                shards = lines[:-1] if is_complete else lines
+                if not (
+                    isinstance(head, dict) and all(isinstance(one, dict) and one.keys() >= _KEYS for one in shards)
+                ):
+                    raise ValueError("a line is not that of a shard")
             except ValueError as error:
                 raise InvalidArgument(f"{self.manifest} is no manifest ({error}); name another --output") from error
             if head.get("options") != self._head["options"]:
                 raise InvalidArgument(
                     f"{self.manifest} is of an export with other options; repeat those, or name another --output"
                 )
-            self._head = head
-            self.is_complete = lines[-1:] == [{"complete": True}]
-            self.shards = lines[:-1] if self.is_complete else lines
+            self._head, self.shards, self.is_complete = head, shards, is_complete
         elif exists(self._name(0)):
             raise InvalidArgument(
                 f"{self._name(0)} is there, but its manifest {self.manifest} is not: remove the old shards, or name "

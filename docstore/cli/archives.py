@@ -232,6 +232,8 @@ def run_export(args: argparse.Namespace) -> int:
     in_shards = args.shard_size is not None or args.shards is not None
     if in_shards and (to_stdout or args.cdxj or None not in (args.shard_size, args.shards)):
         raise InvalidArgument("name --output FILE and one of --shard-size and --shards; --cdxj indexes a single file")
+    if args.shard_size == 0:
+        raise InvalidArgument("--shard-size 0 has no room for a page; name a size such as 1GB")
     report, target = ExportReport(), args.output
     with ExitStack() as stack:
         store = open_in(stack, args)

@@ -57,7 +57,7 @@ PAGES, STORES, ARGUMENTS = "docstore.cli.page_commands", "docstore.cli.store_com
 GROUPS = {
     "store": (
         Command("init", "make a store", STORES, "docstore.cli.stores"),
-        Command("ingest", "write the pages of WARC, ARC and TREC Web files", STORES, "docstore.cli.archives"),
+        Command("ingest", "write the pages of WARC, WACZ, Parquet, JSON Lines...", STORES, "docstore.cli.archives"),
         Command("put", "write one page and print its verdict", PAGES, "docstore.cli.pages"),
         Command("delete", "delete pages or some of their cells", PAGES, "docstore.cli.pages"),
     ),
@@ -81,7 +81,7 @@ GROUPS = {
         Command("frontier", "list link targets that are not stored", PAGES, "docstore.notes.links"),
     ),
     "archives": (
-        Command("export", "write pages as WARC, TREC Web or JSON Lines", STORES, "docstore.cli.archives"),
+        Command("export", "write pages as WARC, WACZ, Parquet or JSON Lines", STORES, "docstore.cli.archives"),
         Command("subtract", "write the pages of archives that others do not have", STORES, "docstore.cli.archives"),
     ),
     "upkeep": (

@@ -542,12 +542,20 @@ losses that an open detected are reported until then."""
 CHECK_EXAMPLES = """\
 docstore check
 docstore check --store crawl-2024 --json
+docstore check --sample 0.05
 docstore check --repair
 docstore check --acknowledge
 """
 
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
+    declare(
+        parser,
+        "--sample SHARE",
+        "read the values of so many rows and bases, drawn anew each time: 0.05 is a twentieth (default: 1)",
+        arguments.share,
+        default=1.0,
+    )
     declare(parser, "--acknowledge", "list losses that an open detected, and report them no more; no check")
     declare(
         parser,

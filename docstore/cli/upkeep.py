@@ -51,7 +51,7 @@ def run_check(args: argparse.Namespace) -> int:
                 "again, or restore them"
             )
         show = output.progress_of_count(args, stack, " rows", "check")
-        problems = store.lost if args.acknowledge else _checked(store, show)
+        problems = store.lost if args.acknowledge else _checked(store, args.sample, show)
         for problem in problems:
             count += 1
             if args.json:
@@ -70,12 +70,13 @@ def run_check(args: argparse.Namespace) -> int:
     return CorruptionError.exit_code if count else EXIT_OK
 
 
-def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Finding]:
+def _checked(store: Store, sample: float, on_row: Callable[[int], None] | None) -> Iterator[Finding]:
     """The problems of a check, by this process or by the server that holds the store."""
     if isinstance(store, DocumentStore):
-        yield from check.check(store.opened, on_row)
+        yield from check.check(store.opened, on_row, sample)
         return
-    result = store.run_job("check", {}, dict[str, Any], on_row and (lambda _stage, done, _total: on_row(done)))
+    show = on_row and (lambda _stage, done, _total: on_row(done))
+    result = store.run_job("check", {"sample": sample}, dict[str, Any], show)
     for fields in result["problems"]:
         yield Finding(**fields)
 

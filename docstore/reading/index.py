@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import cast
 
@@ -110,9 +110,15 @@ def keys_of_text(kernel: Kernel, text: str, number: int) -> IndexQuery | None:
 
 
 class SeenPages:
-    """What the detector sees of the stored pages: for checks and repairs."""
+    """What the detector sees of the stored pages: for checks and repairs.
 
-    def __init__(self, opened: Backend, table: Table) -> None:
+    Args:
+        opened, table: of the store.
+        known: hashes of its postings, from `posting_hashes`; other postings are looked up.
+    """
+
+    def __init__(self, opened: Backend, table: Table, known: Sequence[int] = ()) -> None:
+        self._known = known
         self._kernel = kernel_of(opened)
         self._table = table
         self._fetch = opened.values.fetch
@@ -152,9 +158,9 @@ class SeenPages:
         columns = shown.columns
         checksum = self._value(columns, CHECKSUM)
         if not self._is_compared(columns):
-            return self.index.holds(pointer, checksum)
+            return self.index.holds(pointer, checksum, known=self._known)
         title = self._value(columns, TITLE).decode("utf-8", "surrogatepass")
-        return self.index.holds(pointer, checksum, self._value(columns, TEXT_CHECKSUM), title)
+        return self.index.holds(pointer, checksum, self._value(columns, TEXT_CHECKSUM), title, known=self._known)
 
     def finds_near(self, shown: LiveCapture, text: bytes | None = None) -> bool:
         """Whether pages near a live page would be judged against its text; True where that is not asked of it.

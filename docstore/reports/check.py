@@ -8,14 +8,18 @@ are not findings.
 from __future__ import annotations
 
 import os
+import random
 import threading
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from functools import partial
+from itertools import islice
 from typing import TypeAlias
 
+from docstore.dedup.index import posting_hashes
 from docstore.dedup.kernel import checksum_matches
 from docstore.model import capture
 from docstore.model.capture import Column
-from docstore.model.errors import CorruptionError, DocstoreError
+from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, ReadSpec
@@ -42,22 +46,46 @@ Checked: TypeAlias = tuple[bytes, CaptureRecord, LiveCapture | None]
 REINDEX = "run `docstore tool reindex`"
 
 
-def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Iterator[Finding]:
-    """Check the manifest, every cell of every row and every base; `on_row` gets the number of rows so far."""
+def check(opened: Backend, on_row: Callable[[int], None] | None = None, sample: float = 1.0) -> Iterator[Finding]:
+    """Check the manifest, every cell of every row, and every base.
+
+    Args:
+        opened: the store.
+        on_row: called with the number of rows so far.
+        sample: the share of rows and bases whose values are read; each check draws others.
+    Raises:
+        InvalidArgument: the share is not above 0 and up to 1.
+    """
+    if not 0.0 < sample <= 1.0:
+        raise InvalidArgument(f"sample must be above 0 and up to 1, not {sample}")
     yield from opened.lost
     yield from opened.problems()
     if is_unfinished(opened):
         yield Finding("copy", "a copy into this store is incomplete", "run the same `docstore copy` again")
-    yield from _check_pages(opened, on_row)
-    yield from _check_bases(opened)
+    yield from _check_pages(opened, on_row, sample)
+    bases = (base for base in opened.base_rows.scan() if _is_drawn(sample))
+    batches = iter(lambda: list(islice(bases, BATCH_CAPTURES)), [])
+    for problems in in_order(_threads(opened), partial(_check_bases, opened), batches):
+        yield from problems
 
 
-def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Iterator[Finding]:
+def _threads(opened: Backend) -> int:
+    """Native code decodes and computes fingerprints without the GIL; a read of another machine waits."""
+    return THREADS if opened.engine.caps.reads_wait else min(THREADS, os.cpu_count() or 1)
+
+
+def _is_drawn(sample: float) -> bool:
+    return sample == 1.0 or random.random() < sample
+
+
+def _check_pages(opened: Backend, on_row: Callable[[int], None] | None, sample: float) -> Iterator[Finding]:
     families = declared_families(opened.schema)
     table = pages_table(opened.engine, opened.schema, now_micros, opened.values.same_value)
     for problem in SeenPages(opened, table).damage():
         yield Finding("index", problem, REINDEX)
 
+    # a few pages are looked up in less time than all postings are read
+    known = posting_hashes(opened.engine) if sample == 1.0 else ()
     of_thread = threading.local()
 
     found: list[Finding] = []
@@ -67,6 +95,10 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
         """Captures that a thread checks together."""
         batch: list[Checked] = []
         for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
+            if on_row is not None:
+                on_row(number)
+            if not _is_drawn(sample):
+                continue
             records: dict[int, CaptureRecord] = {}
             for cell in all_cells(opened.engine, "pages", row):
                 found.extend(_check_cell(opened, row.row_key, cell, families.keys(), records))
@@ -79,19 +111,15 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
             if len(batch) >= BATCH_CAPTURES:
                 yield batch
                 batch = []
-            if on_row is not None:
-                on_row(number)
         yield batch
 
     def look(batch: list[Checked]) -> list[Finding]:
         if not hasattr(of_thread, "seen"):
-            of_thread.seen = SeenPages(opened, table)  # of this thread
+            of_thread.seen = SeenPages(opened, table, known)  # of this thread
         return [one for checked in batch for one in _check_capture(opened, of_thread.seen, checked)]
 
-    # native code decodes and computes fingerprints without the GIL
-    threads = THREADS if opened.engine.caps.reads_wait else min(THREADS, os.cpu_count() or 1)
     try:
-        for problems in in_order(threads, look, batches()):
+        for problems in in_order(_threads(opened), look, batches()):
             yield from found
             found.clear()
             yield from problems
@@ -156,11 +184,13 @@ def _check_capture(opened: Backend, seen: SeenPages, checked: Checked) -> Iterat
             yield place.finding("no band key or fingerprint leads to its text", REINDEX)
 
 
-def _check_bases(opened: Backend) -> Iterator[Finding]:
-    for name, cell_value in opened.base_rows.scan():
+def _check_bases(opened: Backend, bases: Sequence[tuple[bytes, bytes]]) -> list[Finding]:
+    problems: list[Finding] = []
+    for name, cell_value in bases:
         where = f"base {name.hex()}"
         try:
             if value_name(opened.values.fetch(cell_value)) != name:
-                yield Finding(where, "the record has another value than its row names", RESTORE)
+                problems.append(Finding(where, "the record has another value than its row names", RESTORE))
         except CorruptionError as error:
-            yield NO_PAGE.damage(error)._replace(where=where)
+            problems.append(NO_PAGE.damage(error)._replace(where=where))
+    return problems

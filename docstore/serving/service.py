@@ -538,11 +538,11 @@ def _backup(store: DocumentStore, progress: Progress, *, folder: str) -> Any:
     return store.backup(folder, lambda done, total: progress("bytes", done, total)).asdict()
 
 
-def _check(store: DocumentStore, progress: Progress) -> Any:
+def _check(store: DocumentStore, progress: Progress, *, sample: float = 1.0) -> Any:
     """See `docstore.reports.check`."""
     problems: list[dict[str, Any]] = []
     count = 0
-    for problem in check(store.opened, lambda rows: progress("rows", rows, 0)):
+    for problem in check(store.opened, lambda rows: progress("rows", rows, 0), sample):
         count += 1
         if len(problems) < MOST_PROBLEMS:
             problems.append(problem._asdict())

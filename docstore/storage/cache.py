@@ -59,7 +59,7 @@ def parse_memory(text: str | int) -> int:
     unit = _UNITS.get(matched[2].upper()) if matched else None
     size = float(matched[1]) * unit if matched and unit else 0
     if not matched or not unit or size > MOST_BYTES:
-        raise InvalidArgument(f"memory is a size such as 512MB or 2GB, not {text!r:.100}")
+        raise InvalidArgument(f"a size has a number and a unit, such as 512MB or 2GB, not {text!r:.100}")
     return round(size)
 
 

@@ -131,7 +131,8 @@ class ValueCodec:
             small, cost_bytes = DELTA_COST.get(value.column, DELTA_COST[BODY])
             frames = None if dictionary is None else dictionary.frames
             tasks.append((value.raw, offers, frames, body, same, self._small or small, cost_bytes))
-        made = docstore_native.encode_values(tasks, ON_BODY_COST, self._effort, min(processors(), MAX_THREADS))
+        threads = min(processors(), MAX_THREADS) if len(tasks) > 1 else 1
+        made = docstore_native.encode_values(tasks, ON_BODY_COST, self._effort, threads)
         encoded: list[Encoded] = []
         roots: dict[NewValue, Base | NewValue] = {}
         """What others may be deltas against: the base of each value, or the value itself."""

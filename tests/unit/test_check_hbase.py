@@ -9,7 +9,8 @@ from pages import page, words
 
 from docstore import Page
 from docstore.dedup.index import TABLE
-from docstore.model.format import POSTING_BAND
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import POSTING_BAND, POSTING_BODY, POSTING_TEXT
 from docstore.reports.check import BATCH_CAPTURES, REINDEX, check
 
 PAGES = 2 * BATCH_CAPTURES + 10
@@ -49,3 +50,28 @@ def test_every_page_without_postings_is_found(cluster: MemoryCluster) -> None:
     assert {(problem.what, problem.remedy) for problem in problems} == {
         ("no band key or fingerprint leads to its text", REINDEX)
     }
+
+
+@pytest.mark.parametrize("kind", [POSTING_BODY, POSTING_TEXT])
+def test_a_page_without_one_of_its_postings_is_found(cluster: MemoryCluster, kind: int) -> None:
+    with open_store() as store:
+        list(store.put_pages(pages()))
+        (postings,) = (rows for name, rows in cluster.tables.items() if name.endswith(TABLE))
+        del postings[next(row_key for row_key in sorted(postings) if row_key[0] == kind)]
+        (problem,) = check(store.opened)
+    assert problem.what == "no posting leads to it: the detector cannot see this page"
+
+
+def test_a_sample_finds_a_part_of_the_damage(cluster: MemoryCluster) -> None:
+    with open_store() as store:
+        list(store.put_pages(pages()))
+        (postings,) = (rows for name, rows in cluster.tables.items() if name.endswith(TABLE))
+        for row_key in [row_key for row_key in postings if row_key[0] == POSTING_BODY]:
+            del postings[row_key]
+        assert 0 < len(list(check(store.opened, sample=0.5))) < PAGES  # else by a chance of 2**-41
+
+
+@pytest.mark.parametrize("share", [0.0, 1.5, float("nan")])
+def test_a_sample_is_a_share(cluster: MemoryCluster, share: float) -> None:
+    with open_store() as store, pytest.raises(InvalidArgument, match="sample"):
+        list(check(store.opened, sample=share))

@@ -136,8 +136,19 @@ def test_seeks_ask_for_ranges_and_the_time_is_that_of_the_server(files: Files) -
 
 
 def test_a_password_in_a_url_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="no user or password is taken from a URL"):
-        found("https://me:secret@example.invalid/a.warc.gz")
+    for scheme in ("https", "s3"):
+        with pytest.raises(InvalidArgument, match="no user or password is taken from a URL") as refused:
+            found(f"{scheme}://me:secret@example.invalid/a.warc.gz")
+        assert "secret" not in str(refused.value) and f"{scheme}://example.invalid/a.warc.gz" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[::1", "http://a..\N{LATIN SMALL LETTER U WITH DIAERESIS}/", "https://", "s3://", "s3:///x", "http://:x/"],
+)
+def test_a_url_without_a_host_is_a_wrong_call(run: Terminal, url: str) -> None:
+    answer = run("ingest", url, "--create")
+    assert answer.code == 2 and answer.err.count("\n") == 1 and url in answer.err
 
 
 @pytest.mark.parametrize("kind", ["warc", "wacz", "jsonl", "parquet", "trecweb"])
@@ -208,7 +219,9 @@ def test_a_pattern_that_the_shell_left_is_resolved_and_one_without_a_file_is_an_
     assert answer.code == 2 and "no file matches" in answer.err
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xff\xfe", b'{"file"', b"\x1f\x8bno"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n\n", b"\xff\xfe", b'{"file"', b"\x1f\x8bno", b'{"file": 3}', b'{"file": "gone", "bytes": 3}']
+)
 def test_a_list_that_names_nothing_is_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "list").write_bytes(content)
     with pytest.raises(InvalidArgument, match="list"):
@@ -252,10 +265,17 @@ def test_patterns_and_prefixes_of_an_object_store_are_resolved(s3: Any, run: Ter
             "s3://crawls/none.warc.gz",
             "cannot read s3://crawls/none.warc.gz: crawls/none.warc.gz: there is no such file",
         ),
-        ("s3://nowhere/*.warc.gz", "s3://nowhere/"),
+        ("s3://nowhere/*.warc.gz", "there is no such file or bucket"),
     ):
         answer = run("ingest", name)
         assert answer.code == 2 and says in answer.err
+
+
+def test_an_object_with_the_name_of_a_pattern_is_that_object(s3: Any, run: Terminal, tmp_path: Path) -> None:
+    s3.put_object(Bucket="crawls", Key="named/a[1].warc.gz", Body=crawl(tmp_path / "one.warc.gz", 0))
+    s3.put_object(Bucket="crawls", Key="named/a1.warc.gz", Body=crawl(tmp_path / "two.warc.gz", 0, 1))
+    assert run("ingest", "s3://crawls/named/a[1].warc.gz", "--create", "--json").object()["pages"] == 3
+    assert run("ingest", "s3://crawls/named/a?.warc.gz", "--create", "--json").object()["pages"] == 1
 
 
 def test_a_missing_bucket_is_named_before_anything_is_exported(s3: Any, run: Terminal, tmp_path: Path) -> None:

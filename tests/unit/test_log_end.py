@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -12,10 +13,16 @@ import pytest
 from pages import page, words
 
 import docstore
-from docstore.model.errors import CorruptionError
+from docstore.model.errors import CorruptionError, StorageError
+from docstore.model.format import MANIFEST_COUNTERS_ROW, MANIFEST_FAMILY, MANIFEST_QUALIFIER
+from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.tablets.engines.cellkeys import column_head, row_prefix
+from docstore.tablets.engines.leveldb import LevelDBEngine
 
 HTML = (("content-type", "text/html"),)
 SECTOR = 512
+COUNTERS_KEY = row_prefix("meta", MANIFEST_COUNTERS_ROW) + column_head(MANIFEST_FAMILY, MANIFEST_QUALIFIER)
+COUNTERS_KEY += b"\x7f" + b"\xff" * 7
 
 
 def put(store: docstore.DocumentStore, *numbers: int) -> None:
@@ -104,3 +111,31 @@ def test_below_sync_a_store_holds_the_commits_before_the_hole(tmp_path: Path, at
     log, ends = crashed(tmp_path, [[0], list(range(1, 90)), list(range(90, 180)), [180]], "flush")
     zero(log, ends[0] if at_head else ends[0] + 100)
     assert pages_in(log.parents[1]) == {0}
+
+
+def test_a_value_that_holds_the_key_of_the_counters_is_not_taken_for_a_commit(tmp_path: Path) -> None:
+    """Its batch is whole, and stands before the damage."""
+    with closing(LevelDBEngine(tmp_path / "e", create=True)) as engine:
+        for value in (b"1", b"-" + COUNTERS_KEY + b"\x02\xc1\xc1", b"3" * 2000, b"4"):
+            row = RowMutations("pages", value[:1], [SetCell("page", b"", 1, value)])
+            engine.mutate_rows([row], Durability.SYNC)
+        shutil.copytree(tmp_path / "e", tmp_path / "crashed")
+    (log,) = (tmp_path / "crashed").glob("*.log")
+    raw = bytearray(log.read_bytes())
+    raw[-1000] ^= 1  # in the third
+    log.write_bytes(raw)
+    with pytest.raises(CorruptionError):
+        LevelDBEngine(tmp_path / "crashed")
+
+
+def test_a_file_that_is_no_log_of_leveldb_is_left_alone(tmp_path: Path) -> None:
+    LevelDBEngine(tmp_path / "e", create=True).close()
+    (tmp_path / "e" / "old.log").write_bytes(bytes(20) + b"x")
+    LevelDBEngine(tmp_path / "e").close()
+
+
+def test_a_log_that_cannot_be_read_is_an_error_of_storage(tmp_path: Path) -> None:
+    LevelDBEngine(tmp_path / "e", create=True).close()
+    (tmp_path / "e" / "000999.log").mkdir()
+    with pytest.raises(StorageError, match="000999"):
+        LevelDBEngine(tmp_path / "e")

@@ -164,8 +164,12 @@ def test_shards_of_another_export_are_not_mixed_with_these(run: Terminal, tmp_pa
     for words in (["--shards", "3"], ["--shards", "2", "--status", "200"], ["--shard-size", "1MB"]):
         answer = run("export", "--output", output, *words)
         assert answer.code == 2 and "pages.manifest.jsonl is of an export with other options" in answer.err
-    (tmp_path / "pages.manifest.jsonl").write_bytes(b"")
-    assert "is no manifest" in run("export", "--output", output, "--shards", "2").err
+    manifest = tmp_path / "pages.manifest.jsonl"
+    head = manifest.read_bytes().split(b"\n")[0]
+    for damaged in (b"", b"[]", head + b"\n3", head + b'\n{"file": "pages-00000.warc.gz"}'):
+        manifest.write_bytes(damaged)
+        answer = run("export", "--output", output, "--shards", "2")
+        assert answer.code == 2 and "is no manifest" in answer.err
     (tmp_path / "pages.manifest.jsonl").unlink()
     answer = run("export", "--output", output, "--shards", "2")
     assert answer.code == 2 and "remove the old shards" in answer.err
@@ -179,6 +183,7 @@ def test_shards_of_another_export_are_not_mixed_with_these(run: Terminal, tmp_pa
         ["--shards", "2", "--output", "{}", "--cdxj", "{}.cdxj"],
         ["--shards", "0", "--output", "{}"],
         ["--shard-size", "many", "--output", "{}"],
+        ["--shard-size", "0", "--output", "{}"],
     ],
 )
 def test_options_that_do_not_fit_shards_are_refused(run: Terminal, tmp_path: Path, words: list[str]) -> None:

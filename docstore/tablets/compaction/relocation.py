@@ -53,7 +53,7 @@ from docstore.tablets.compaction.encoding import Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Tablet
-from docstore.tablets.record import CODEC_NAMES, Record, decode_ref
+from docstore.tablets.record import CODEC_NAMES, Record, body_ref, decode_ref
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
 
 PAGES = "pages"
@@ -339,8 +339,8 @@ class Relocator:
             not is_shared or not self._has_owner(record.row_key, (record.family, record.qualifier), old)
         ):
             record = record._replace(row_key=row_key, timestamp=timestamp)
-        body_ref, body_raw = self._last_body
-        own = body_raw if column == MAIN and body is not None and body.new == body_ref else b""
+        body_value, body_raw = self._last_body
+        own = body_raw if column == MAIN and body is not None and body.new == body_value else b""
         pointer = PagePointer(record.timestamp, record.row_key)
         bases: list[Base] = []
         saves: list[int] = []
@@ -356,8 +356,10 @@ class Relocator:
             if column == BODY and text_bytes > INLINE_LIMIT_BYTES:
                 likeness = (self._relatives.likeness(sketch, base) for base in bases)
                 saves = [int((TEXT_SAVING * alike - TEXT_ON_BODY) * text_bytes) for alike in likeness]
+        is_kept = bool(own) and not bases and not self._relatives.level.chooses and self._is_on(old, record)
         owned = record.family, record.qualifier  # a shared record stays that of its owner
-        new, base = self._write(NewValue(pointer, owned, raw, name, bases, body=own or None, frame=frame, saves=saves))
+        value = NewValue(pointer, owned, raw, name, bases, body=own or None, frame=frame, saves=saves)
+        new, base = self._write(value, record if is_kept else None)
         if is_shared:
             self._moved_here[name] = (old, new)
         if column == BODY and base is None:
@@ -409,9 +411,21 @@ class Relocator:
                 return PagePointer(verdict.of_timestamp, verdict.of_row_key)
         return None
 
-    def _write(self, value: NewValue) -> tuple[bytes, Base | None]:
-        """Encode a value and write its record; -> its cell value, and the base of which it is a delta."""
-        ((record, base),) = self._codec.encode([value], [self._dictionaries.get(value.column)])
+    def _is_on(self, old: bytes, record: Record) -> bool:
+        """Whether a text is a delta of the body that was read last, and not of the body of another page."""
+        body = parse_cell_value(self._old_body[0]).ref
+        return record.codec == CODEC_ZSTD_BODY and body_ref(parse_cell_value(old).ref or b"", record) == body
+
+    def _write(self, value: NewValue, record: Record | None = None) -> tuple[bytes, Base | None]:
+        """Encode a value and write its record; -> its cell value, and the base of which it is a delta.
+
+        Args:
+            value: the value.
+            record: of a text that stays a delta of its body, which was written directly before; it is not encoded again.
+        """
+        base: Base | NewValue | None = None
+        if record is None:
+            ((record, base),) = self._codec.encode([value], [self._dictionaries.get(value.column)])
         assert record is not None and not isinstance(base, NewValue)
         if record.codec == CODEC_ZSTD_BODY:
             body = decode_ref(parse_cell_value(self._last_body[0]).ref or b"")

@@ -271,6 +271,9 @@ _TABLES = {table: (tag, BARE_TABLES.get(table)) for table, tag in TABLE_TAGS.ite
 _COPY_PAIRS = 1000
 _LARGEST_CELL_BYTES = 1 << 20
 _LEAST_BUFFER_BYTES = 1 << 20
+_BUFFER_LIMITS = 8
+"""LevelDB's buffer, in limits of its log: a log of two never fills it.  With the shortest keys one of .29 of it did.
+So LevelDB begins another log only where `_commit` knows of it, and can sync the one before."""
 _BLOCK_BYTES = 4 << 10
 """16 KB take 7% fewer bytes on disk, 2% of a store; a look-up of a key whose block is not cached takes 2.5 times as
 long (decision 0026)."""
@@ -305,7 +308,7 @@ class LevelDBEngine:
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False, memory: Memory | None = None) -> None:
         self.path = Path(path)
         self._memory = memory or Memory()
-        self.log_limit_bytes = self._memory.share("memtable")
+        self.log_limit_bytes = self._memory.share("memtable") // 2
         self.keep_room: Callable[[], int] = lambda: AMPLE_BYTES
         self._create = create
         self._log = self.path / "none.log"
@@ -315,6 +318,8 @@ class LevelDBEngine:
         self._is_first_open = True
         self._shortening: threading.Thread | None = None
         """Rewrites the log.  Guarded by the write lock."""
+        self._compacting = 0
+        """Calls that may make LevelDB begin another log at any time.  Raised under the write lock."""
         self._handle = Handle(self.path, self._open_database, self._translated)
         self._call = self._handle.call
 
@@ -327,7 +332,7 @@ class LevelDBEngine:
             block_size=_BLOCK_BYTES,
             # No Bloom filter of LevelDB: only `get` asks it, and each `get` that meets two tables, filter or not, makes
             # LevelDB compact (decision 0026).
-            write_buffer_size=max(self._memory.share("memtable"), _LEAST_BUFFER_BYTES),
+            write_buffer_size=max(self._memory.share("memtable") // 2 * _BUFFER_LIMITS, _LEAST_BUFFER_BYTES),
             lru_cache_size=self._memory.share("blocks"),
         )
         try:
@@ -616,7 +621,8 @@ class LevelDBEngine:
         if log_bytes < 0:  # LevelDB has begun another one, or is about to
             self._log = max(self.path.glob("*.log"), default=self._log)
             log_bytes = self._log.stat().st_size if self._log.is_file() else 0
-        for log in self.path.glob("*.log") if is_busy and durability is Durability.SYNC else ():
+        may_switch = is_busy or self._compacting or log_bytes > 2 * self.log_limit_bytes
+        for log in self.path.glob("*.log") if may_switch and durability is Durability.SYNC else ():
             try:  # what was only flushed to the log before this one comes before what is synced now
                 Files().sync_file(log)
             except StorageError:
@@ -633,7 +639,8 @@ class LevelDBEngine:
             raise self._translated(error, "a write, which was not applied") from error
         if log_bytes + int(batch.approximate_size()) > self.log_limit_bytes:
             # LevelDB may be busy for seconds.  Writers go on into a second log, and wait only if space is scarce.
-            if is_busy and self._handle.free_and_log_bytes()[0] > AMPLE_BYTES:
+            is_short = log_bytes < 2 * self.log_limit_bytes
+            if is_busy and is_short and self._handle.free_and_log_bytes()[0] > AMPLE_BYTES:
                 return
             if self._shortening is not None:
                 self._shortening.join()
@@ -685,10 +692,16 @@ class LevelDBEngine:
         self._compact_keys(*cellkeys.table_range(table, start, end), f"compacting {table}")
 
     def _compact_keys(self, low: bytes, high: bytes, what: str) -> None:
-        self._call(lambda db: db.compact_range(start=_NOWHERE, stop=_NOWHERE), what)
         with self._handle.write_lock:
-            self._commit(_ends_of(self._handle.writable(), low, high), Durability.FLUSH)
-        self._call(lambda db: db.compact_range(start=low, stop=high), what)
+            self._compacting += 1
+        try:
+            self._call(lambda db: db.compact_range(start=_NOWHERE, stop=_NOWHERE), what)
+            with self._handle.write_lock:
+                self._commit(_ends_of(self._handle.writable(), low, high), Durability.FLUSH)
+            self._call(lambda db: db.compact_range(start=low, stop=high), what)
+        finally:
+            with self._handle.write_lock:
+                self._compacting -= 1
 
     def copy_to(self, path: Path, when_fixed: Callable[[], None]) -> None:
         """Copy a snapshot of the whole engine.

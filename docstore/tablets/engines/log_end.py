@@ -25,6 +25,8 @@ _BLOCK_BYTES: Final = 32 << 10
 _HEAD: Final = Struct("<IHB")
 """Masked CRC-32C of type and payload, length of the payload, type."""
 _FULL, _FIRST, _LAST = 1, 2, 4
+_SEQUENCE_BYTES: Final = 12
+"""Before the keys of a batch: its sequence number, and how many they are."""
 _LEAST_ZEROS: Final = bytes(8)
 """A block may be lost from the last synced byte in its sector on, or up to the end of the file.  Batches have up to 7
 zeros together, in their sequence number; other damage is not taken for a block that never reached the disk."""
@@ -87,11 +89,16 @@ def _batches(log: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 def _commit_of(batch: bytes) -> _Commit | None:
     """The commit in a batch; None if it has none."""
-    place = batch.find(_COUNTERS)
-    if place < 0:
-        return None
-    length, at = decode_varint(batch, place + len(_COUNTERS))
-    counters = msgpack.unpackb(batch[at : at + length])
+    at, key, value = _SEQUENCE_BYTES, b"", b""
+    while key != _COUNTERS:  # also a value may hold the bytes of this key
+        if at >= len(batch):
+            return None
+        is_put = batch[at]
+        length, at = decode_varint(batch, at + 1)
+        key, at = batch[at : at + length], at + length
+        length, at = decode_varint(batch, at) if is_put else (0, at)
+        value, at = batch[at : at + length], at + length
+    counters = msgpack.unpackb(value)
     _, committed_bytes, synced_bytes = counters["active"]
     return _Commit(counters["group"], synced_bytes >= committed_bytes)
 
@@ -110,13 +117,13 @@ def _live_logs(folder: Path) -> list[Path]:
             at += length
         if edit[at : at + 1] == b"\2":
             first, _ = decode_varint(edit, at + 1)
-    logs = {int(path.stem): path for path in folder.glob("*.log")}
+    logs = {int(path.stem): path for path in folder.glob("*.log") if path.stem.isdecimal()}
     return [logs[number] for number in sorted(logs) if number >= first]
 
 
 def has_gap(folder: Path) -> bool:
     """Whether a log that is replayed has zeros in place of the head of a record, and something behind them."""
-    found = {path for path in folder.glob("*.log") if _has_gap(path.read_bytes())}
+    found = {path for path in folder.glob("*.log") if _has_gap(Files().read_whole(path))}
     return bool(found) and not found.isdisjoint(_live_logs(folder))
 
 
@@ -129,7 +136,7 @@ def _has_gap(log: bytes) -> bool:
             continue
         _, length, kind = _HEAD.unpack_from(log, at)
         if not kind and not length:
-            return any(log[at:])
+            return bool(log[at:].strip(b"\0"))
         at += _HEAD.size + length
     return False
 
@@ -146,7 +153,7 @@ def cut_unsynced_end(folder: Path) -> str:
     behind: list[_Commit] = []
     logs = _live_logs(folder)
     for path in logs:
-        log, end = path.read_bytes(), 0
+        log, end = Files().read_whole(path), 0
         for begin, stop, batch in _batches(log):
             commit = _commit_of(batch)
             if cut is None and begin - end >= _HEAD.size:
