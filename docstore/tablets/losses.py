@@ -50,12 +50,12 @@ def losses(engine: Engine) -> tuple[Finding, ...]:
     for cell in engine.read_row(_META, LOST_ROW, ReadSpec(qualifier_prefix=_VERSION)):
         timestamp, row_key, columns, opened = msgpack.unpackb(cell.value)
         url, column = url_of(row_key), ", ".join(columns)
-        what = f"bytes of {column} were missing at the open of {iso(opened)}; the capture was dropped"
+        what = f"bytes of {column} were missing at open ({iso(opened)}); the capture was dropped"
         found.append(Finding(f"{url} @{timestamp}", what, f"{RESTORE}; {ACKNOWLEDGE}", url, column, timestamp))
     for cell in engine.read_row(_META, LOST_ROW, ReadSpec(qualifier_prefix=_COMMITS)):
         first, last, opened = msgpack.unpackb(cell.value)
         what = f"the rows of commits {first} to {last} are lost: LevelDB's files were cut or replaced"
-        found.append(Finding("engine", f"{what} before the open of {iso(opened)}", f"{RESTORE_ALL}; {ACKNOWLEDGE}"))
+        found.append(Finding("engine", f"{what} (found {iso(opened)})", f"{RESTORE_ALL}; {ACKNOWLEDGE}"))
     return tuple(found)
 
 
