@@ -213,7 +213,7 @@ def _translated(verb: str, name: str) -> Iterator[None]:
                 f"{reason}: access is refused; check the name, and the credentials in the environment or in the files "
                 "of the cloud's own tools"
             ) from error
-        if isinstance(error, ValueError) or kind == "InvalidURL":
+        if isinstance(error, ValueError) or kind in ("InvalidURL", "ParamValidationError"):
             raise InvalidArgument(f"{reason}; correct the name or its settings") from error
         raise StorageError(f"{reason}; check the network, and run the same command again") from error
 

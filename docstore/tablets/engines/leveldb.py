@@ -18,7 +18,6 @@ So a range is compacted when the rewritten bytes are in proportion to its delete
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import re
 import threading
@@ -79,7 +78,6 @@ from docstore.tablets.engines.log_end import cut_unsynced_end, has_gap
 from docstore.tablets.engines.rowfilter import RowFilter
 from docstore.tablets.reserve import AMPLE_BYTES, RECOVERY_BYTES, recovery_bytes, shorten_log
 
-_LOG = logging.getLogger(__name__)
 _CUT_TABLE = re.compile(r"(\d+\.(?:ldb|sst)): (?:Invalid argument|No such file)")
 """LevelDB maps its tables, and reads where their end should be: a table that is shorter gives EINVAL."""
 _DAMAGED = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
@@ -360,7 +358,9 @@ class LevelDBEngine:
     def _cut_log(self, error: Exception) -> None:
         if not (cut := cut_unsynced_end(self.path)):
             raise error
-        _LOG.warning("a power loss left zeros in LevelDB's log; cut off: %s", cut)
+        import logging  # a cold `get` is faster without
+
+        logging.getLogger(__name__).warning("a power loss left zeros in LevelDB's log; cut off: %s", cut)
 
     def _opening_error(self, error: Exception) -> DocstoreError:
         text = str(error)
