@@ -44,7 +44,7 @@ from docstore.model.types import (
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup
 from docstore.reading.documents import MARKDOWN_FAMILIES, Document, DocumentReader
-from docstore.storage.table import Table, declared_families
+from docstore.storage.table import Table, pages_table
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from concurrent.futures import Future
@@ -114,7 +114,8 @@ class DocumentStore:
         opened: its backend, for `docstore.reports.check` and for tools.
         clusters: which cluster of the last sweep a page belongs to.
         unreadable: values that could not be read since the store was opened.
-        lost: captures dropped because their bytes were missing, until they are acknowledged; none at durability `sync`.
+        lost: captures dropped because their bytes were missing (none at durability `sync`), and commits whose rows are
+            missing, until they are acknowledged.
     """
 
     def __init__(self, opened: Backend, durability: Durability, *, clock: Callable[[], int] = now_micros) -> None:
@@ -128,15 +129,7 @@ class DocumentStore:
         self.schema = opened.schema
         self.lost = opened.lost
         self.unreadable = opened.values.unreadable
-        self._table = Table(
-            opened.engine,
-            "pages",
-            declared_families(opened.schema),
-            clock,
-            opened.values.same_value,
-            captures=opened.schema.captures,
-            bodies=opened.schema.bodies,
-        )
+        self._table = pages_table(opened.engine, opened.schema, clock, opened.values.same_value)
         self._committer = opened.committer(durability)
         self.clusters = ClusterLookup(self._table, opened.values.fetch)
         self._reader = DocumentReader(self._table, opened.values)
@@ -350,7 +343,7 @@ class DocumentStore:
         """Clear the lists of lost captures and commits, which are fetched again or not needed; -> entries they had."""
         self._check_open()
         self.opened.check_writable()
-        count = len(self.opened.lost) + len(self.opened.lost_commits)
+        count = len(self.lost)
         with self._committer.lock:
             self.opened.acknowledge()
         self.lost = ()

@@ -22,7 +22,7 @@ from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.files import Files
 from docstore.storage.port import Backend, Follower
-from docstore.storage.reports import Problem
+from docstore.storage.reports import Finding
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column, encode_inline, parse_cell_value
 
@@ -116,7 +116,6 @@ class MemoryBackend:
     band_secret = b""
     lower: Backend | None = None
     lost: tuple[Any, ...] = ()
-    lost_commits: tuple[Any, ...] = ()
     set_aside: tuple[Any, ...] = ()
 
     def __init__(self, engine: Engine | None = None, schema: Schema | None = None) -> None:
@@ -156,11 +155,11 @@ class MemoryBackend:
     def make_reserve(self) -> None:
         pass
 
-    def remarks(self) -> Iterator[Problem]:
+    def remarks(self) -> Iterator[Finding]:
         """See `Backend`: none."""
         return iter(())
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Finding]:
         return iter(())
 
     def stored_bytes(self) -> int:

@@ -8,11 +8,12 @@ from docstore.model.capture import Column
 from docstore.model.format import CODEC_ZSTD_BODY, CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
 from docstore.storage.engine import Plan
+from docstore.storage.files import Files
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.dictionaries import decode_dictionary
-from docstore.tablets.record import Damage, Record, SegmentNames, decode_ref
+from docstore.tablets.record import Damage, Record, SegmentNames, decode_ref, walk_records
 from docstore.tablets.segment import SegmentRow
 
 Contents = dict[tuple[bytes, str, bytes, int], bytes]
@@ -28,7 +29,8 @@ def contents(store: DocumentStore) -> Contents:
 
 
 def records_of(store: DocumentStore, segment: int) -> list[Record]:
-    found = [found for _, found in store.opened.bodies.walk(segment)]  # type: ignore[attr-defined]
+    path = store.opened.bodies.path(segment)  # type: ignore[attr-defined]
+    found = [found for _, found in walk_records(Files().open_read(path), segment)]
     assert not any(isinstance(one, Damage) for one in found)
     return found
 

@@ -32,8 +32,8 @@ from docstore.model.types import Cell, Durability, Position, ReadSpec, RowMutati
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import value_name
 from docstore.storage.captures import capture_of
+from docstore.storage.reports import Finding
 from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_families
-from docstore.storage.unreadable import Unreadable
 from docstore.storage.values import REF_TAG, encode_absent, is_absent, is_ref, raw_bytes_of
 from docstore.store import DocumentStore, now_micros, open_store
 from docstore.writing.importing import (
@@ -87,7 +87,7 @@ class CopyReport(Plain):
     differing: list[str] = field(default_factory=list)
     only_here: int = 0
     deleted: int = 0
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[Finding] = field(default_factory=list)
     seconds: float = 0.0
 
 

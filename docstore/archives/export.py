@@ -27,14 +27,15 @@ from docstore.archives.entries import Recorded
 from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, NOT_MODIFIED, ORIGINAL_PREFIX, parse_fields
 from docstore.archives.selection import Selection, captures, visit_headers
 from docstore.archives.warc import RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
-from docstore.model.capture import IDENTIFIED_HEADER
+from docstore.model.capture import BODY, IDENTIFIED_HEADER
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.plain import LAST_MICROS, Plain
 from docstore.model.types import Cell, Headers, Page, ReadSpec
 from docstore.reading.documents import Capture
 from docstore.reading.shown import markdown_of
-from docstore.storage.unreadable import Place, Unreadable
+from docstore.storage.reports import Finding
+from docstore.storage.unreadable import Place
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # types alone
@@ -58,7 +59,7 @@ class ExportReport(Plain):
 
     captures: int = 0
     body_bytes: int = 0
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[Finding] = field(default_factory=list)
 
 
 def export(
@@ -84,13 +85,13 @@ def export(
         InvalidArgument: `keep_encoded`, and the store has no family for such records.
     """
     report = ExportReport()
-    late: list[Unreadable] = []
+    late: list[Finding] = []
     with store.unreadable.collecting() as unreadable:
         for page in pages(store, selection, texts=texts, keep=keep, keep_encoded=keep_encoded):
             if takes is not None and not takes(row_key(page.url)):
                 break
             if page.timestamp > LAST_MICROS:
-                late.append(Unreadable(page.url, "page:body", page.timestamp, "", None, TOO_LATE))
+                late.append(Place(row_key(page.url), *BODY, page.timestamp).finding(TOO_LATE))
                 continue
             writer.write(page)
             report.captures += 1

@@ -44,7 +44,7 @@ from docstore.model.plain import Plain
 from docstore.model.pointers import parse_digest
 from docstore.model.types import Note, Page, Policy, Previous, PutResult, SetCell, VerdictKind, checked_crawl
 from docstore.reading.documents import Document
-from docstore.storage.unreadable import Unreadable
+from docstore.storage.reports import Finding
 from docstore.store import DocumentStore
 from docstore.tablets.codec import processors
 
@@ -177,7 +177,7 @@ class IngestReport(Plain):
     files: int = 0
     passed_over: list[IngestError] = field(default_factory=list)
     passed_over_count: int = 0
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[Finding] = field(default_factory=list)
     body_bytes: int = 0
     file_bytes: int = 0
     done_bytes: int = 0

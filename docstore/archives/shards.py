@@ -17,7 +17,7 @@ from docstore.archives.export import CountedStream, ExportReport, selected
 from docstore.archives.locations import exists, open_input, open_output
 from docstore.archives.selection import Selection, survivors
 from docstore.model.errors import InvalidArgument
-from docstore.storage.unreadable import Unreadable
+from docstore.storage.reports import Finding
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # a type alone
@@ -83,9 +83,9 @@ class Shards:
     def _name(self, number: int) -> str:
         return f"{self._folder}{self._stem}-{number:0{_NUMBER_DIGITS}}{self._dot}{self._ending}"
 
-    def write(self, store: Store, selection: Selection, write: Write) -> list[Unreadable]:
+    def write(self, store: Store, selection: Selection, write: Write) -> list[Finding]:
         """Write the shards that are not there yet; gives what could not be read."""
-        unreadable: dict[Unreadable, None] = {}
+        unreadable: dict[Finding, None] = {}
         if not self.shards:
             total = sum(1 for _ in selected(store, selection)) if self._count else None
             self._head |= {"docstore": __version__, "captures": total}

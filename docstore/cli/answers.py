@@ -12,7 +12,7 @@ from docstore.reading.documents import Document
 
 if TYPE_CHECKING:  # most answers have no snippet, and these imports slow a cold start
     from docstore.reading.snippet import Snippet
-    from docstore.storage.unreadable import Unreadable
+    from docstore.storage.reports import Finding
 
 SHOWN_UNREADABLE = 20
 KIND_COLOURS = {
@@ -129,7 +129,7 @@ def value_words(value: bytes) -> str:
     return output.one_line(value.decode()) if is_text(value) else f"({len(value)} bytes)"
 
 
-def note_unreadable(values: Sequence[Unreadable]) -> None:
+def note_unreadable(values: Sequence[Finding]) -> None:
     """Name stored values that could not be read and were skipped."""
     for value in values[:SHOWN_UNREADABLE]:
         output.note(f"cannot read {value}")

@@ -103,16 +103,17 @@ def refuse_other_backend(address: str, why: str) -> None:
 
 
 def _warn(store: DocumentStore) -> None:
-    if store.lost:
-        shown = "".join(f"\n  {output.shown_url(lost.url)} {output.iso(lost.timestamp)}" for lost in store.lost[:10])
-        more = f"\n  and {len(store.lost) - 10} more" if len(store.lost) > 10 else ""
+    captures = [lost for lost in store.lost if lost.url]
+    if captures:
+        shown = "".join(f"\n  {output.shown_url(lost.url)} {output.iso(lost.timestamp)}" for lost in captures[:10])
+        more = f"\n  and {len(captures) - 10} more" if len(captures) > 10 else ""
         output.note(
-            f"warning: {len(store.lost)} captures were dropped because their bytes are missing "
+            f"warning: {len(captures)} captures were dropped because their bytes are missing "
             f"(`docstore check --acknowledge` ends this warning):{shown}{more}"
         )
-    commits = sum(lost.last - lost.first + 1 for lost in store.opened.lost_commits)
-    if commits:
-        output.note(f"warning: the rows of {commits} commits are lost; see `docstore check`")
+    for lost in store.lost:
+        if not lost.url:
+            output.note(f"warning: {lost.what}; see `docstore check`")
     if store.opened.set_aside:
         names = ", ".join(record.name for record in store.opened.set_aside[:10])
         output.note(f"warning: records that no row names are in {names}; see `docstore check`")

@@ -13,10 +13,10 @@ from docstore.cli import answers, output
 from docstore.cli.opening import open_in, refuse_other_backend
 from docstore.cli.store_commands import TEXTS_WITHOUT_BODIES
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
-from docstore.model.plain import LAST_MICROS
+from docstore.model.plain import LAST_MICROS, asdict
 from docstore.model.types import Page
 from docstore.reports import check
-from docstore.storage.reports import CompactionReport, Problem
+from docstore.storage.reports import CompactionReport, Finding
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
 
@@ -50,19 +50,16 @@ def run_check(args: argparse.Namespace) -> int:
                 f"{repaired.captures} captures and {repaired.bases} bases repaired; fetch {repaired.left} captures "
                 "again, or restore them"
             )
-        problems = (
-            check.losses(store.opened if isinstance(store, DocumentStore) else store)
-            if args.acknowledge
-            else _checked(store, args.sample, output.progress_of_count(args, stack, " rows", "check"))
-        )
+        show = output.progress_of_count(args, stack, " rows", "check")
+        problems = store.lost if args.acknowledge else _checked(store, args.sample, show)
         for problem in problems:
             count += 1
             if args.json:
-                output.json_line(problem._asdict())
+                output.json_line(asdict(problem))
             else:
-                output.styled_line([f"{problem.where}: {problem.what}; {problem.remedy}"], 2)
+                output.styled_line([f"{problem}; {problem.remedy}"], 2)
         for remark in store.opened.remarks() if isinstance(store, DocumentStore) else ():
-            output.note(f"{remark.where}: {remark.what}; {remark.remedy}")
+            output.note(f"{remark}; {remark.remedy}")
         if args.acknowledge:
             store.acknowledge_lost()
     if args.acknowledge:
@@ -73,7 +70,7 @@ def run_check(args: argparse.Namespace) -> int:
     return CorruptionError.exit_code if count else EXIT_OK
 
 
-def _checked(store: Store, sample: float, on_row: Callable[[int], None] | None) -> Iterator[Problem]:
+def _checked(store: Store, sample: float, on_row: Callable[[int], None] | None) -> Iterator[Finding]:
     """The problems of a check, by this process or by the server that holds the store."""
     if isinstance(store, DocumentStore):
         yield from check.check(store.opened, on_row, sample)
@@ -81,7 +78,7 @@ def _checked(store: Store, sample: float, on_row: Callable[[int], None] | None) 
     given = {"sample": sample}
     result = store.run_job("check", given, dict[str, Any], on_row and (lambda _stage, done, _total: on_row(done)))
     for fields in result["problems"]:
-        yield Problem(**fields)
+        yield Finding(**fields)
 
 
 # --- docstore compact

@@ -21,6 +21,7 @@ from docstore.cluster.upkeep import StoreUpkeep
 from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_BYTES, IDENTITY_ROW
+from docstore.model.plain import asdict
 from docstore.model.types import Condition, Durability, Schema, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.cache import Memory
@@ -30,9 +31,7 @@ from docstore.storage.port import Backend, Closing, Committer, GroupWriter
 from docstore.storage.reports import (
     BackupReport,
     CompactionReport,
-    LostCommits,
-    LostVersion,
-    Problem,
+    Finding,
     Progress,
     SetAside,
 )
@@ -53,8 +52,7 @@ class HBaseBackend:
         identity: random bytes that identify the store.
     """
 
-    lost: tuple[LostVersion, ...] = ()
-    lost_commits: tuple[LostCommits, ...] = ()
+    lost: tuple[Finding, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
     runs: RunStorage | None = None
     lower: Backend | None = None
@@ -150,10 +148,10 @@ class HBaseBackend:
     def make_reserve(self) -> None:
         """See `Backend`: the cluster's disks need none."""
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Finding]:
         return iter(())
 
-    def remarks(self) -> Iterator[Problem]:
+    def remarks(self) -> Iterator[Finding]:
         """See `Backend`: none."""
         return iter(())
 
@@ -171,7 +169,7 @@ class HBaseBackend:
             "memory_bytes": self.memory.limit_bytes,
             "caches": self.memory.stats(),
             "lost": [],
-            "unreadable": [value.asdict() for value in self.values.unreadable.listed()],
+            "unreadable": asdict(self.values.unreadable.listed()),
         }
 
     def close(self) -> None:

@@ -58,6 +58,9 @@ class UnsupportedFormat(DocstoreError):
     exit_code = 4
 
 
+CHECK = "run `docstore check` to see what else is damaged"
+
+
 class CorruptionError(DocstoreError):
     """Bytes on disk differ from what was written, or cannot be read.
 
@@ -68,6 +71,7 @@ class CorruptionError(DocstoreError):
         expected: the correct content, in words.
         found: the actual content, in words.
         remedy: what to do, in words.
+        what: message, location, expected and actual content.
     """
 
     exit_code = 5
@@ -80,12 +84,13 @@ class CorruptionError(DocstoreError):
         offset: int | None = None,
         expected: str = "",
         found: str = "",
-        remedy: str = "run `docstore check` to see what else is damaged",
+        remedy: str = CHECK,
     ) -> None:
         where = f" in {path}" if path else ""
         where += f" at offset {offset}" if offset is not None else ""
-        what = f" (expected {expected}, found {found})" if expected or found else ""
-        super().__init__(f"{message}{where}{what}; {remedy}")
+        difference = f" (expected {expected}, found {found})" if expected or found else ""
+        self.what = f"{message}{where}{difference}"
+        super().__init__(f"{self.what}; {remedy}")
         self.message = message
         self.path = path
         self.offset = offset

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from docstore.dedup.index import posting_hashes
 from docstore.dedup.kernel import checksum_matches
@@ -28,16 +28,13 @@ from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, LiveCapture, capture_of
 from docstore.storage.engine import all_cells
 from docstore.storage.port import Backend
-from docstore.storage.reports import Problem
-from docstore.storage.table import Table, declared_families
-from docstore.storage.unreadable import shown_column, shown_row
+from docstore.storage.reports import Finding
+from docstore.storage.table import declared_families, pages_table
+from docstore.storage.unreadable import NO_PAGE, RESTORE, Place, shown_row
 from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.store import now_micros
 from docstore.sweep.kernels import in_order
 from docstore.writing.importing import is_unfinished
-
-if TYPE_CHECKING:  # types alone
-    from docstore.serving.client import RemoteStore
 
 SLICE_CELLS = 10_000
 THREADS = 8
@@ -47,12 +44,9 @@ _NEEDED = frozenset((capture.BODY, capture.CHECKSUM, capture.VERDICT))
 Checked: TypeAlias = tuple[bytes, CaptureRecord, LiveCapture | None]
 """Row key, capture record, and what it shows; None if a policy hides it."""
 REINDEX = "run `docstore tool reindex`"
-ACKNOWLEDGE = "then `docstore check --acknowledge`"
-RESTORE_ALL = "restore a backup, or fetch the missing pages again"
-RESTORE = "fetch the page again and run `docstore check --repair`, or restore it from a backup"
 
 
-def check(opened: Backend, on_row: Callable[[int], None] | None = None, sample: float = 1.0) -> Iterator[Problem]:
+def check(opened: Backend, on_row: Callable[[int], None] | None = None, sample: float = 1.0) -> Iterator[Finding]:
     """Check the manifest, every cell of every row, and every base.
 
     Args:
@@ -64,10 +58,10 @@ def check(opened: Backend, on_row: Callable[[int], None] | None = None, sample: 
     """
     if not 0.0 < sample <= 1.0:
         raise InvalidArgument(f"sample must be above 0 and up to 1, not {sample}")
-    yield from losses(opened)
+    yield from opened.lost
     yield from opened.problems()
     if is_unfinished(opened):
-        yield Problem("copy", "a copy into this store is incomplete", "run the same `docstore copy` again")
+        yield Finding("copy", "a copy into this store is incomplete", "run the same `docstore copy` again")
     yield from _check_pages(opened, on_row, sample)
     bases = (base for base in opened.base_rows.scan() if _is_drawn(sample))
     batches = iter(lambda: list(islice(bases, BATCH_CAPTURES)), [])
@@ -84,35 +78,17 @@ def _is_drawn(sample: float) -> bool:
     return sample == 1.0 or random.random() < sample
 
 
-def losses(opened: Backend | RemoteStore) -> Iterator[Problem]:
-    """Losses that this or an earlier open detected, until they are acknowledged."""
-    for lost in opened.lost:
-        what = f"bytes of {', '.join(lost.columns)} were missing at open; the capture was dropped"
-        yield Problem(f"{lost.url} @{lost.timestamp}", what, f"{RESTORE}; {ACKNOWLEDGE}")
-    for commits in opened.lost_commits:
-        what = f"the rows of commits {commits.first} to {commits.last} are lost: LevelDB's files were cut or replaced"
-        yield Problem("engine", what, f"{RESTORE_ALL}; {ACKNOWLEDGE}")
-
-
-def _check_pages(opened: Backend, on_row: Callable[[int], None] | None, sample: float) -> Iterator[Problem]:
+def _check_pages(opened: Backend, on_row: Callable[[int], None] | None, sample: float) -> Iterator[Finding]:
     families = declared_families(opened.schema)
-    table = Table(
-        opened.engine,
-        "pages",
-        families,
-        now_micros,
-        opened.values.same_value,
-        captures=opened.schema.captures,
-        bodies=opened.schema.bodies,
-    )
+    table = pages_table(opened.engine, opened.schema, now_micros, opened.values.same_value)
     for problem in SeenPages(opened, table).damage():
-        yield Problem("index", problem, REINDEX)
+        yield Finding("index", problem, REINDEX)
 
     # a few pages are looked up in less time than all postings are read
     known = posting_hashes(opened.engine) if sample == 1.0 else ()
     of_thread = threading.local()
 
-    found: list[Problem] = []
+    found: list[Finding] = []
     """What rows themselves show."""
 
     def batches() -> Iterator[list[Checked]]:
@@ -129,7 +105,7 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None, sample: 
             for record in records.values():
                 if record.confirms and record.confirms not in records:  # it shows no page
                     what = f"the capture @{record.confirms}, which this visit confirms, is not there"
-                    found.append(Problem(f"{shown_row(row.row_key)} @{record.timestamp}", what, RESTORE))
+                    found.append(Finding(f"{shown_row(row.row_key)} @{record.timestamp}", what, RESTORE))
             shown = {live.timestamp: live for live in table.live(list(records.values()))}
             batch += [(row.row_key, record, shown.get(time)) for time, record in records.items()]
             if len(batch) >= BATCH_CAPTURES:
@@ -137,7 +113,7 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None, sample: 
                 batch = []
         yield batch
 
-    def look(batch: list[Checked]) -> list[Problem]:
+    def look(batch: list[Checked]) -> list[Finding]:
         if not hasattr(of_thread, "seen"):
             of_thread.seen = SeenPages(opened, table, known)  # of this thread
         return [one for checked in batch for one in _check_capture(opened, of_thread.seen, checked)]
@@ -154,25 +130,25 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None, sample: 
 
 def _check_cell(
     opened: Backend, row_key: bytes, cell: Cell, families: Set[str], records: dict[int, CaptureRecord]
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     """Read the value of a cell; a capture record is added to `records`, and `_check_capture` reads its values."""
-    where = partial(_where, row_key, cell[:2], cell.timestamp)
+    place = Place(row_key, *cell[:2], cell.timestamp)
     if cell.family == CAPTURE_FAMILY:
         try:
             records[cell.timestamp] = capture_of(cell)
         except CorruptionError as error:
-            yield Problem(where(), str(error), RESTORE)
+            yield place.damage(error)
     elif cell.family not in families:
         what = f"family {cell.family} is not declared"
-        yield Problem(where(), what, "report this: no call can have written it")
+        yield place.finding(what, "report this: no call can have written it")
     else:
         try:
             opened.values.fetch(cell.value)
         except CorruptionError as error:
-            yield Problem(where(), str(error), RESTORE)
+            yield place.damage(error)
 
 
-def _check_capture(opened: Backend, seen: SeenPages, checked: Checked) -> Iterator[Problem]:
+def _check_capture(opened: Backend, seen: SeenPages, checked: Checked) -> Iterator[Finding]:
     """Read every value of a capture once, in the order of its fields: a text may be a delta of its body."""
     row_key, record, shown = checked
     values: dict[Column, bytes] = {}
@@ -184,41 +160,37 @@ def _check_capture(opened: Backend, seen: SeenPages, checked: Checked) -> Iterat
                 kept_as = capture.decode_verdict(values[column]).stored
         except CorruptionError as error:
             values.pop(column, None)
-            yield Problem(_where(row_key, column, record.timestamp), str(error), RESTORE)
+            yield Place(row_key, *column, record.timestamp).damage(error)
     if record.kind != CAPTURE_STORED:
         return
-    where = partial(_where, row_key, capture.BODY, record.timestamp)
+    place = Place(row_key, *capture.BODY, record.timestamp)
     if capture.BODY not in record.columns:
-        yield Problem(where(), "the capture has no body", RESTORE)
+        yield place.finding("the capture has no body")
         return
     if not (record.columns.keys() & _NEEDED) <= values.keys():
         return
     body, is_dropped = values[capture.BODY], is_absent(record.columns[capture.BODY])
     if not is_dropped and not checksum_matches(values.get(capture.CHECKSUM, b""), body):
-        yield Problem(where(), "the checksum of the body differs from the one in its row", RESTORE)
+        yield place.finding("the checksum of the body differs from the one in its row")
     if kept_as is None:
-        yield Problem(where(), "the capture has no verdict", REINDEX)
+        yield place.finding("the capture has no verdict", REINDEX)
     elif kept_as in capture.STORED_POSTED and (body or is_dropped) and shown is not None and shown.shows_page:
         if len(values) < len(record.columns):
             return
         pointer = PagePointer(record.timestamp, row_key)
         if not seen.is_posted(pointer, shown):
-            yield Problem(where(), "no posting leads to it: the detector cannot see this page", REINDEX)
+            yield place.finding("no posting leads to it: the detector cannot see this page", REINDEX)
         elif not seen.finds_near(shown, values.get(capture.MAIN)):
-            yield Problem(where(), "no band key or fingerprint leads to its text", REINDEX)
+            yield place.finding("no band key or fingerprint leads to its text", REINDEX)
 
 
-def _check_bases(opened: Backend, bases: Sequence[tuple[bytes, bytes]]) -> list[Problem]:
-    problems: list[Problem] = []
+def _check_bases(opened: Backend, bases: Sequence[tuple[bytes, bytes]]) -> list[Finding]:
+    problems: list[Finding] = []
     for name, cell_value in bases:
         where = f"base {name.hex()}"
         try:
             if value_name(opened.values.fetch(cell_value)) != name:
-                problems.append(Problem(where, "the record has another value than its row names", RESTORE))
+                problems.append(Finding(where, "the record has another value than its row names", RESTORE))
         except CorruptionError as error:
-            problems.append(Problem(where, str(error), RESTORE))
+            problems.append(NO_PAGE.damage(error)._replace(where=where))
     return problems
-
-
-def _where(row_key: bytes, column: Column, timestamp: int) -> str:
-    return f"{shown_row(row_key)} {shown_column(column)} @{timestamp}"

@@ -65,7 +65,7 @@ from docstore.serving.client_calls import (
 from docstore.serving.client_http import Call, Session, parse_address
 from docstore.serving.wire import error_of, read_report, weight
 from docstore.storage.captures import LiveCapture
-from docstore.storage.reports import BackupReport, CompactionReport
+from docstore.storage.reports import BackupReport, CompactionReport, Finding
 from docstore.storage.unreadable import UnreadableValues
 from docstore.store import DocumentStore
 from docstore.writing.stream import Stream
@@ -74,7 +74,6 @@ if TYPE_CHECKING:  # types alone
     from pyarrow import RecordBatchReader
 
     from docstore.archives.selection import Selection
-    from docstore.storage.reports import LostCommits, LostVersion
 
 _T = TypeVar("_T")
 
@@ -178,18 +177,9 @@ class RemoteStore:
         return self._schema
 
     @property
-    def lost(self) -> tuple[LostVersion, ...]:
-        """Captures that an open dropped because their bytes were missing, until they are acknowledged."""
-        from docstore.storage.reports import LostVersion
-
-        return self.session.ask(Call("GET", "/v1/lost", tuple[LostVersion, ...], "lost"))
-
-    @property
-    def lost_commits(self) -> tuple[LostCommits, ...]:
-        """Commits whose rows an open found missing, until they are acknowledged."""
-        from docstore.storage.reports import LostCommits
-
-        return self.session.ask(Call("GET", "/v1/lost", tuple[LostCommits, ...], "lost_commits"))
+    def lost(self) -> tuple[Finding, ...]:
+        """See `DocumentStore.lost`."""
+        return self.session.ask(Call("GET", "/v1/lost", tuple[Finding, ...], "lost"))
 
     @property
     def clusters(self) -> ClusterLookup:

@@ -354,11 +354,8 @@ def _start(row_key: str) -> str:
 
 def _troubles(stats: dict[str, Any]) -> list[str]:
     found = []
-    if stats.get("lost") or stats.get("lost_commits"):
-        found.append(
-            f"{len(stats.get('lost', ()))} captures and {stats.get('lost_commits', 0)} commits were lost; "
-            "`docstore check` names them"
-        )
+    if stats.get("lost"):
+        found.append(f"{len(stats['lost'])} losses of captures or commits; `docstore check` names them")
     if stats.get("unreadable"):
         found.append(f"{len(stats['unreadable'])} values cannot be read; `docstore check` names them")
     if stats.get("set_aside_bytes"):

@@ -50,6 +50,7 @@ from docstore.serving.request import (
 )
 from docstore.serving.service import Service
 from docstore.serving.wire import JSON
+from docstore.storage.reports import Finding, SetAside
 from docstore.version import __version__
 
 _T = TypeVar("_T")
@@ -74,12 +75,10 @@ async def schema(context: RequestContext, service: Service) -> Response:
     return reply(context, service.store.schema)
 
 
-@route("GET", "/v1/lost", Role.READ, gives={"lost": list[Any], "lost_commits": list[Any], "set_aside": list[Any]})
+@route("GET", "/v1/lost", Role.READ, gives={"lost": list[Finding], "set_aside": list[SetAside]})
 async def lost(context: RequestContext, service: Service) -> Response:
     """What opens of this store have found lost, until it is acknowledged."""
-    opened = service.store.opened
-    found = {"lost": service.store.lost, "lost_commits": opened.lost_commits, "set_aside": opened.set_aside}
-    return reply(context, {name: list(values) for name, values in found.items()})
+    return reply(context, {"lost": list(service.store.lost), "set_aside": list(service.store.opened.set_aside)})
 
 
 @route("GET", "/healthz", Role.NONE, gives=dict[str, Any])

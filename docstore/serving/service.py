@@ -540,7 +540,7 @@ def _backup(store: DocumentStore, progress: Progress, *, folder: str) -> Any:
 
 def _check(store: DocumentStore, progress: Progress, *, sample: float = 1.0) -> Any:
     """See `docstore.reports.check`."""
-    problems: list[dict[str, str]] = []
+    problems: list[dict[str, Any]] = []
     count = 0
     for problem in check(store.opened, lambda rows: progress("rows", rows, 0), sample):
         count += 1

@@ -27,9 +27,7 @@ from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.reports import (
     BackupReport,
     CompactionReport,
-    LostCommits,
-    LostVersion,
-    Problem,
+    Finding,
     Progress,
     SetAside,
 )
@@ -207,13 +205,8 @@ class Backend(Protocol):
         ...
 
     @property
-    def lost(self) -> tuple[LostVersion, ...]:
-        """Captures that an open found to be lost, until they are acknowledged."""
-        ...
-
-    @property
-    def lost_commits(self) -> tuple[LostCommits, ...]:
-        """Commits that an open found to be lost, until they are acknowledged."""
+    def lost(self) -> tuple[Finding, ...]:
+        """Captures and commits that an open found to be lost, until they are acknowledged."""
         ...
 
     @property
@@ -267,7 +260,7 @@ class Backend(Protocol):
         ...
 
     def acknowledge(self) -> None:
-        """Clear `lost` and `lost_commits`."""
+        """Clear `lost`."""
         ...
 
     def publish_server(self, server: str) -> None:
@@ -286,11 +279,11 @@ class Backend(Protocol):
         """Reserve space for a full disk; called at the first write and after space was freed."""
         ...
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Finding]:
         """Inconsistencies in the backend's own metadata."""
         ...
 
-    def remarks(self) -> Iterator[Problem]:
+    def remarks(self) -> Iterator[Finding]:
         """What a user may want to know, and is no sign of damage."""
         ...
 

@@ -1,4 +1,4 @@
-"""What a backend answers besides rows and values: progress, problems, losses, reports of maintenance."""
+"""What a backend answers besides rows and values: progress, findings, reports of maintenance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from docstore.model.plain import Plain
-from docstore.storage.unreadable import Unreadable
 
 
 @dataclass
@@ -62,7 +61,7 @@ class CompactionReport(Plain):
     lost_races: int = 0
     left_values: int = 0
     damaged_values: int = 0
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[Finding] = field(default_factory=list)
     codec_bytes: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     folded_sessions: int = 0
@@ -95,47 +94,31 @@ Progress = Callable[[int, int], None]
 """Called with the bytes done, and the bytes in total."""
 
 
-class Problem(NamedTuple):
-    """An inconsistency in a backend's own metadata.
+class Finding(NamedTuple):
+    """Something in a store that is lost, damaged or inconsistent.
 
     Attributes:
-        where: part of the store.
+        where: the page, column and time of a capture, or a part of the store; "" if only the file is known.
         what: found, and expected.
         remedy: what to do.
+        url: of the capture's page; "" if it concerns no capture.
+        column: families and qualifiers, such as "page:body, text:main"; "" for all columns, or without a page.
+        timestamp: of the capture, in microseconds since 1970; 0 without a page.
+        path: the damaged file, or a name of the damaged part; "" if that is not known.
+        offset: byte offset in that file, or None.
     """
 
     where: str
     what: str
     remedy: str
+    url: str = ""
+    column: str = ""
+    timestamp: int = 0
+    path: str = ""
+    offset: int | None = None
 
-
-class LostVersion(NamedTuple):
-    """A capture, or a cell of another family, that was dropped because bytes of it are missing.
-
-    Attributes:
-        url: of the page.
-        timestamp: of the capture, in microseconds since 1970.
-        columns: with missing bytes, or with a lost base; for a visit, those of the capture that it confirms.
-        found: time of the open, in microseconds since 1970.
-    """
-
-    url: str
-    timestamp: int
-    columns: tuple[str, ...]
-    found: int
-
-
-class LostCommits(NamedTuple):
-    """Commits whose rows are missing: LevelDB's log or MANIFEST was truncated, or replaced by an older one.
-
-    Attributes:
-        first, last: their numbers.
-        found: time of the open, in microseconds since 1970.
-    """
-
-    first: int
-    last: int
-    found: int
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" if self.where else self.what
 
 
 class SetAside(NamedTuple):

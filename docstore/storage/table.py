@@ -698,3 +698,9 @@ def _keeps_from(policy: GCPolicy, start: int, now: int) -> bool:
 def declared_families(schema: Schema) -> dict[str, ColumnFamily]:
     """The built-in families and the schema's; the schema's replace built-in ones of the same name."""
     return {family.name: family for family in (*BUILT_IN_FAMILIES, *schema.families)}
+
+
+def pages_table(engine: Engine, schema: Schema, clock: Callable[[], int], same_value: SameValue) -> Table:
+    """The table of pages of a store, with the families and policies of its schema."""
+    families, captures, bodies = declared_families(schema), schema.captures, schema.bodies
+    return Table(engine, "pages", families, clock, same_value, captures=captures, bodies=bodies)

@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from docstore.model.capture import Column
-from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.errors import CHECK, CorruptionError, InvalidArgument
 from docstore.model.keys import url_of
-from docstore.model.plain import asdict
+from docstore.storage.reports import Finding
 
 MOST_LISTED = 1000
 """Only the first values are listed."""
 
 Value = TypeVar("Value")
+
+
+RESTORE = "fetch the page again and run `docstore check --repair`, or restore it from a backup"
 
 
 class Place(NamedTuple):
@@ -31,50 +34,31 @@ class Place(NamedTuple):
     qualifier: bytes = b""
     timestamp: int = 0
 
+    def finding(self, what: str, remedy: str = RESTORE, path: str = "", offset: int | None = None) -> Finding:
+        """Report what is wrong with the value."""
+        if not self.row_key:
+            return Finding("", what, remedy, path=path, offset=offset)
+        url, column = shown_row(self.row_key), shown_column((self.family, self.qualifier))
+        return Finding(f"{url} {column} @{self.timestamp}", what, remedy, url, column, self.timestamp, path, offset)
+
+    def damage(self, error: CorruptionError) -> Finding:
+        """Report that the value cannot be read."""
+        return self.finding(error.what, RESTORE if error.remedy == CHECK else error.remedy, error.path, error.offset)
+
 
 NO_PAGE = Place()
 """For a value without a page, such as a dictionary."""
-
-
-class Unreadable(NamedTuple):
-    """A stored value that could not be read.
-
-    Attributes:
-        url: of its page; "" for a value without a page.
-        column: its family and qualifier; "" without a page.
-        timestamp: of the capture, in microseconds since 1970; 0 without a page.
-        path: of the damaged file, or a name of the damaged part; "" if that is not known.
-        offset: byte offset in that file, or None.
-        reason: what is wrong.
-    """
-
-    url: str
-    column: str
-    timestamp: int
-    path: str
-    offset: int | None
-    reason: str
-
-    def __str__(self) -> str:
-        where = f"{self.url} {self.column} @{self.timestamp}: " if self.url else ""
-        place = f" in {self.path}" if self.path else ""
-        place += f" at offset {self.offset}" if self.offset is not None else ""
-        return f"{where}{self.reason}{place}"
-
-    def asdict(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
-        return dict(asdict(self))
 
 
 class UnreadableValues:
     """Values that could not be read since the store was opened, each once.  Thread-safe."""
 
     def __init__(self) -> None:
-        self._listed: dict[tuple[Place, str, int | None], Unreadable] = {}
-        self._collectors: list[dict[Unreadable, None]] = []
+        self._listed: dict[tuple[Place, str, int | None], Finding] = {}
+        self._collectors: list[dict[Finding, None]] = []
         self._lock = Lock()
 
-    def listed(self) -> tuple[Unreadable, ...]:
+    def listed(self) -> tuple[Finding, ...]:
         """All of them, at most MOST_LISTED."""
         with self._lock:
             return tuple(self._listed.values())
@@ -94,29 +78,19 @@ class UnreadableValues:
 
     def record(self, error: CorruptionError, place: Place = NO_PAGE) -> None:
         """List a value that could not be read."""
-        row_key, family, qualifier, timestamp = place
         with self._lock:
             key = (place, error.path, error.offset)
-            unreadable = self._listed.get(key)
-            if unreadable is None:
-                unreadable = Unreadable(
-                    shown_row(row_key) if row_key else "",
-                    shown_column((family, qualifier)) if row_key else "",
-                    timestamp,
-                    error.path,
-                    error.offset,
-                    error.message,
-                )
-                if len(self._listed) < MOST_LISTED:
-                    self._listed[key] = unreadable
+            unreadable = self._listed.get(key) or place.damage(error)
+            if len(self._listed) < MOST_LISTED:
+                self._listed[key] = unreadable
             for collector in self._collectors:
                 if len(collector) < MOST_LISTED:
                     collector[unreadable] = None
 
     @contextmanager
-    def collecting(self) -> Iterator[dict[Unreadable, None]]:
+    def collecting(self) -> Iterator[dict[Finding, None]]:
         """Collects the values that cannot be read inside the block, each once, in order: for the report of a run."""
-        collector: dict[Unreadable, None] = {}
+        collector: dict[Finding, None] = {}
         with self._lock:
             self._collectors.append(collector)
         try:

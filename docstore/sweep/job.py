@@ -35,7 +35,7 @@ from docstore.model.pointers import PagePointer
 from docstore.model.sets import Numbers, distinct
 from docstore.model.types import SAME_PAGE, Policy, VerdictKind
 from docstore.reading.documents import DocumentReader
-from docstore.storage.unreadable import Unreadable
+from docstore.storage.reports import Finding
 from docstore.store import DocumentStore
 from docstore.sweep.candidates import candidates, expected_recall, leaders, overlap_candidates
 from docstore.sweep.clusters import CanonicalPolicy, Clusters, cluster_versions
@@ -177,7 +177,7 @@ class SweepReport(Plain):
     applied: dict[str, int] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
     freed_bytes: int = 0
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[Finding] = field(default_factory=list)
     threshold: float = 0.0
     text: str = ""
     shingle_words: int = 0

@@ -30,7 +30,7 @@ from docstore.storage.cache import LEAST_BYTES, Memory
 from docstore.storage.engine import EVERYTHING, Engine, RunStorage, ScannedRow
 from docstore.storage.files import Files
 from docstore.storage.port import Backend
-from docstore.storage.reports import CompactionReport, Problem
+from docstore.storage.reports import CompactionReport, Finding
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
@@ -195,7 +195,7 @@ class Overlay(LocalBackend):
     def make_reserve(self) -> None:
         """See `Backend`: its data is temporary."""
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Finding]:
         """See `Backend`: its data is temporary."""
         return iter(())
 

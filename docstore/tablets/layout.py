@@ -45,7 +45,6 @@ from docstore.model.format import (
     ROW_FILTER_FILE,
     RUN_SUFFIX,
     SEGMENT_DIRECTORY,
-    SEGMENT_HEADER_BYTES,
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
@@ -63,25 +62,19 @@ from docstore.storage.files import (
     read_only_error,
     translated,
 )
-from docstore.storage.reports import LostCommits, LostVersion, Problem, SetAside
+from docstore.storage.reports import Finding, SetAside
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
-from docstore.tablets.leftovers import list_set_aside
-from docstore.tablets.losses import (
-    acknowledge,
-    drop_lost,
-    lost_commits,
-    lost_versions,
-    record_lost_commits,
-)
+from docstore.tablets.leftovers import list_set_aside, records_of
+from docstore.tablets.losses import acknowledge, drop_lost, losses, record_lost_commits
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.record import Damage, SegmentNames, walk_records
+from docstore.tablets.record import Damage, SegmentNames
 from docstore.tablets.reserve import FULL_DISK, Reserve
-from docstore.tablets.segment import LostRange, ValueLog
+from docstore.tablets.segment import ValueLog
 from docstore.tablets.values import LocalValues
 from docstore.version import __version__
 
@@ -134,15 +127,14 @@ class LocalBackend:
     schema: Schema
     identity: bytes
     band_secret: bytes
-    lost: tuple[LostVersion, ...]
-    lost_commits: tuple[LostCommits, ...]
+    lost: tuple[Finding, ...]
     set_aside: tuple[SetAside, ...]
     unfinished: tuple[SetAside, ...]
     runs: RunStorage | None
     scratch: Path | None
     reserve: Reserve
     memory: Memory
-    missing: tuple[LostRange, ...] = ()
+    missing: tuple[Damage, ...] = ()
     index: port.Closing | None = None
     lower: Backend | None = None
 
@@ -202,45 +194,44 @@ class LocalBackend:
     def acknowledge(self) -> None:
         """See `Backend`."""
         acknowledge(self.engine)
-        self.lost, self.lost_commits = (), ()
+        self.lost = ()
 
     def publish_server(self, server: str) -> None:
         """See `Backend`: written into the lock file."""
         self.lock.publish_server(server)
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Finding]:
         """See `Backend`: errors of the manifest, missing names of segments, and files set aside."""
         for item in self.missing:
             what = f"expected {item.end} bytes, found {item.reason}; pages in it cannot be read"
-            yield Problem(str(self.bodies.path(item.segment).relative_to(self.path)), what, PUT_BACK)
+            yield Finding(str(self.bodies.path(item.segment).relative_to(self.path)), what, PUT_BACK)
         for problem in self.manifest.problems():
-            yield Problem("manifest", problem, "report this with the output of `docstore stats --json`")
+            yield Finding("manifest", problem, "report this with the output of `docstore stats --json`")
         for segment in self.manifest.segments():
             names, read = self.manifest.names(segment.number), SegmentNames()
             for _, record in self.bodies.records(segment.number, end=segment.committed_bytes) if names else ():
                 read.note(record)
             if names and not (read.bases <= names.bases and read.dictionaries <= names.dictionaries):
                 what = "its row does not name all bases and dictionaries that its records need"
-                yield Problem(f"segment {segment.number}", what, "report this: compaction may free a base too early")
+                yield Finding(f"segment {segment.number}", what, "report this: compaction may free a base too early")
         yield from map(self._of_records, self.set_aside)
 
-    def remarks(self) -> Iterator[Problem]:
+    def remarks(self) -> Iterator[Finding]:
         """See `Backend`: records of commits that were not finished, or were lost with the end of LevelDB's log."""
         for file in self.unfinished:
-            where, what, remedy = self._of_records(file)
-            yield Problem(where, f"a commit that a crash stopped, or that LevelDB's log has lost: {what}", remedy)
+            finding = self._of_records(file)
+            what = f"a commit that a crash stopped, or that LevelDB's log has lost: {finding.what}"
+            yield finding._replace(what=what)
 
-    def _of_records(self, file: SetAside) -> Problem:
+    def _of_records(self, file: SetAside) -> Finding:
         """What a salvage would find in a file of records that no row names."""
         folder = SEGMENT_DIRECTORY if file.is_in_place else SET_ASIDE_DIRECTORY
-        handle = self.files.open_read(self.path / folder / file.name)
-        start = file.start if file.is_in_place else SEGMENT_HEADER_BYTES
-        records = walk_records(handle, file.segment, start, handle.length_bytes())
-        values = [record for _, record in records if not isinstance(record, Damage) and record.kind == RECORD_VALUE]
+        found = records_of(self.files, self.path / folder, file)
+        values = [record for record in found if record.kind == RECORD_VALUE]
         bodies = sum((record.family, record.qualifier) == BODY for record in values)
         texts = sum((record.family, record.qualifier) == MAIN for record in values)
-        place = f"from byte {start} on" if file.is_in_place else "set aside"
-        return Problem(
+        place = f"from byte {file.start} on" if file.is_in_place else "set aside"
+        return Finding(
             f"{folder}/{file.name}",
             f"records that no row names, {place}: {bodies} bodies and {texts} texts with their URLs and times, without "
             "status and headers",
@@ -321,9 +312,8 @@ class LocalBackend:
             "reserve_bytes": self.reserve.length_bytes(),
             "memory_bytes": self.memory.limit_bytes,
             "caches": self.memory.stats(),
-            "lost": [asdict(lost) for lost in self.lost],
-            "unreadable": [value.asdict() for value in self.values.unreadable.listed()],
-            "lost_commits": sum(lost.last - lost.first + 1 for lost in self.lost_commits),
+            "lost": asdict(self.lost),
+            "unreadable": asdict(self.values.unreadable.listed()),
             "set_aside_bytes": sum(file.length_bytes for file in self.set_aside),
         }
 
@@ -463,8 +453,7 @@ class Layout:
             stored,
             identity,
             band_secret,
-            lost_versions(engine),
-            lost_commits(engine),
+            losses(engine),
             tuple(file for file in listed if not file.is_unfinished),
             tuple(file for file in listed if file.is_unfinished),
             RunStorage(engine, index, files),
@@ -507,7 +496,7 @@ class Layout:
             remedy=f"put it back, {RESTORE}",
         )
 
-    def _incomplete(self, bodies: ValueLog, missing: Sequence[LostRange]) -> CorruptionError:
+    def _incomplete(self, bodies: ValueLog, missing: Sequence[Damage]) -> CorruptionError:
         first, *others = missing
         path = str(bodies.path(first.segment))
         return CorruptionError(

@@ -17,6 +17,7 @@ long as its source segments exist; these are removed only after all changes are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -35,9 +36,11 @@ from docstore.tablets.record import Damage, Record, copied_segments, marked_grou
 COPY_BYTES = 1 << 20
 MOST_UNFINISHED = 4
 _UNFINISHED = "-unfinished"
+_NAME = re.compile(rf"(\d+)-(\d+)({_UNFINISHED})?{re.escape(SEGMENT_SUFFIX)}", re.ASCII)
+"""Number of the segment, and the offset there of the first record."""
 
 
-class Surplus(NamedTuple):
+class UncommittedPart(NamedTuple):
     """The uncommitted part of a segment.
 
     Attributes:
@@ -62,7 +65,7 @@ class Surplus(NamedTuple):
         return self.is_explained and not (self.holds_next and last_group > group + 1)
 
 
-def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Collection[int]) -> Surplus:
+def examine(handle: ReadFile, segment: int, start: int, group: int, segments: Collection[int]) -> UncommittedPart:
     """Examine a segment from an offset to its end.
 
     Args:
@@ -75,10 +78,10 @@ def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Coll
     last_group = marks = records = 0
     is_explained = is_whole = True
     holds_next = is_known = is_next = False
-    for offset, record in walk_records(handle, segment, start, handle.length_bytes()):
+    for ref, record in walk_records(handle, segment, start):
         if isinstance(record, Damage):
             is_whole = False
-            if offset == start:  # power loss before the next group's mark reached the disk
+            if ref.offset == start:  # power loss before the next group's mark reached the disk
                 is_known = is_next = True
         elif record.kind == RECORD_GROUP:
             number = marked_group(record)
@@ -91,54 +94,44 @@ def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Coll
             records += 1
             is_explained &= is_known
             holds_next |= is_next
-    return Surplus(last_group, is_explained, holds_next, is_whole and is_known and marks == 1 and not records)
+    return UncommittedPart(last_group, is_explained, holds_next, is_whole and is_known and marks == 1 and not records)
 
 
-def set_aside(files: Files, path: Path, segment: int, start: int, folder: Path, *, is_unfinished: bool = False) -> str:
-    """Save a segment from an offset to its end in another folder, durably; returns the name of the new file.
+def set_aside(files: Files, path: Path, segment: int, start: int, folder: Path, *, is_unfinished: bool = False) -> None:
+    """Save a segment from an offset to its end in another folder, durably.
 
     A whole segment is moved.  A part is copied after the segment's header, as a segment with the same number.
     """
     files.make_folder(folder)
     name = f"{segment:08d}-{start}{_UNFINISHED * is_unfinished}{SEGMENT_SUFFIX}"
-    if start == 0:
-        files.rename(path, folder / name)
-        files.sync_folder(folder)
-        files.sync_folder(folder.parent)
-        return name
-    source = files.open_read(path)
-    partial = folder / (name + ".new")
-    if files.exists(partial):
-        files.unlink(partial)
-    copy = files.open_append(partial, create=True)
-    try:
-        copy.write(source.read(SEGMENT_HEADER_BYTES, 0))
-        at = max(start, SEGMENT_HEADER_BYTES)
-        while raw := source.read(COPY_BYTES, at):
-            copy.write(raw)
-            at += len(raw)
-        copy.sync()
-    finally:
-        copy.close()
-    files.rename(partial, folder / name)
+    if start:
+        source = files.open_read(path)
+        path = folder / (name + ".new")
+        if files.exists(path):
+            files.unlink(path)
+        copy = files.open_append(path, create=True)
+        try:
+            copy.write(source.read(SEGMENT_HEADER_BYTES, 0))
+            at = max(start, SEGMENT_HEADER_BYTES)
+            while raw := source.read(COPY_BYTES, at):
+                copy.write(raw)
+                at += len(raw)
+            copy.sync()
+        finally:
+            copy.close()
+    files.rename(path, folder / name)
     files.sync_folder(folder)
     files.sync_folder(folder.parent)
-    return name
 
 
 def list_set_aside(files: Files, folder: Path) -> list[SetAside]:
     """The files in the folder of segments set aside, which may be missing."""
-    if not files.exists(folder):
-        return []
-    listed = []
-    for name in files.names(folder):
-        segment = segment_of_name(name)
-        if segment is not None:
-            stem = name.removesuffix(SEGMENT_SUFFIX)
-            start = int(stem.removesuffix(_UNFINISHED).partition("-")[2])
-            length_bytes = files.length_bytes(folder / name)
-            listed.append(SetAside(name, segment, length_bytes, stem.endswith(_UNFINISHED), start))
-    return listed
+    names = files.names(folder) if files.exists(folder) else []
+    return [
+        SetAside(name, int(parts[1]), files.length_bytes(folder / name), parts[3] is not None, int(parts[2]))
+        for name, parts in zip(names, map(_NAME.fullmatch, names), strict=True)
+        if parts is not None
+    ]
 
 
 def remove_unfinished(files: Files, folder: Path, kept: int = MOST_UNFINISHED) -> None:
@@ -148,22 +141,15 @@ def remove_unfinished(files: Files, folder: Path, kept: int = MOST_UNFINISHED) -
         files.unlink(folder / name)
 
 
-def segment_of_name(name: str) -> int | None:
-    """The segment's number in the name of a file that was set aside; None for another file."""
-    number, dash, offset = name.removesuffix(SEGMENT_SUFFIX).removesuffix(_UNFINISHED).partition("-")
-    is_name = name.endswith(SEGMENT_SUFFIX) and dash and number.isdecimal() and offset.isdecimal()
-    return int(number) if is_name else None
-
-
-def records_set_aside(files: Files, folder: Path) -> Iterator[Record]:
-    """All valid records of the segments set aside."""
-    for file in list_set_aside(files, folder):
-        handle = files.open_read(folder / file.name)
-        for _, record in walk_records(handle, file.segment, SEGMENT_HEADER_BYTES, handle.length_bytes()):
-            if not isinstance(record, Damage):
-                yield record
+def records_of(files: Files, folder: Path, file: SetAside) -> Iterator[Record]:
+    """All valid records of a file in a folder that no row names."""
+    start = file.start if file.is_in_place else SEGMENT_HEADER_BYTES
+    for _, record in walk_records(files.open_read(folder / file.name), file.segment, start):
+        if not isinstance(record, Damage):
+            yield record
 
 
 def dictionaries_set_aside(files: Files, folder: Path) -> set[bytes]:
     """Dictionaries that records set aside need."""
-    return {record.related for record in records_set_aside(files, folder) if record.codec == CODEC_ZSTD_DICTIONARY}
+    records = (record for file in list_set_aside(files, folder) for record in records_of(files, folder, file))
+    return {record.related for record in records if record.codec == CODEC_ZSTD_DICTIONARY}

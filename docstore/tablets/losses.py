@@ -17,13 +17,14 @@ import msgpack
 
 from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA, LOST_ROW
 from docstore.model.keys import url_of
+from docstore.model.plain import iso
 from docstore.model.types import Cell, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, delete_of
-from docstore.storage.reports import LostCommits, LostVersion
+from docstore.storage.reports import Finding
 from docstore.storage.table import is_later
-from docstore.storage.unreadable import shown_column
+from docstore.storage.unreadable import RESTORE, shown_column
 from docstore.storage.values import parse_cell_value
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import body_ref
@@ -36,35 +37,37 @@ _FAMILY = "m"
 _VERSION = b"version"
 _COMMITS = b"commits"
 """Prefixes of the qualifiers of LOST_ROW."""
+ACKNOWLEDGE = "then `docstore check --acknowledge`"
+RESTORE_ALL = "restore a backup, or fetch the missing pages again"
 
 
 # --- the list
 
 
-def lost_versions(engine: Engine) -> tuple[LostVersion, ...]:
-    """Dropped captures that are not acknowledged, oldest first."""
-    lost = []
+def losses(engine: Engine) -> tuple[Finding, ...]:
+    """Dropped captures, oldest first, and then lost commits, that are not acknowledged."""
+    found = []
     for cell in engine.read_row(_META, LOST_ROW, ReadSpec(qualifier_prefix=_VERSION)):
-        timestamp, row_key, columns, found = msgpack.unpackb(cell.value)
-        lost.append(LostVersion(url_of(row_key), timestamp, tuple(columns), found))
-    return tuple(lost)
-
-
-def lost_commits(engine: Engine) -> tuple[LostCommits, ...]:
-    """Lost commits that are not acknowledged."""
-    cells = engine.read_row(_META, LOST_ROW, ReadSpec(qualifier_prefix=_COMMITS))
-    return tuple(LostCommits(*msgpack.unpackb(cell.value)) for cell in cells)
+        timestamp, row_key, columns, opened = msgpack.unpackb(cell.value)
+        url, column = url_of(row_key), ", ".join(columns)
+        what = f"bytes of {column} were missing at open ({iso(opened)}); the capture was dropped"
+        found.append(Finding(f"{url} @{timestamp}", what, f"{RESTORE}; {ACKNOWLEDGE}", url, column, timestamp))
+    for cell in engine.read_row(_META, LOST_ROW, ReadSpec(qualifier_prefix=_COMMITS)):
+        first, last, opened = msgpack.unpackb(cell.value)
+        what = f"the rows of commits {first} to {last} are lost: LevelDB's files were cut or replaced"
+        found.append(Finding("engine", f"{what} (found {iso(opened)})", f"{RESTORE_ALL}; {ACKNOWLEDGE}"))
+    return tuple(found)
 
 
 def acknowledge(engine: Engine) -> None:
-    """Clear both lists."""
+    """Clear the list."""
     engine.mutate_rows([RowMutations(_META, LOST_ROW, [DeleteRow()])], Durability.SYNC)
 
 
 def record_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
     """Record that commits are lost, and continue with the numbers after them."""
-    lost = LostCommits(manifest.group + 1, last, _now())
-    cell = SetCell(_FAMILY, _COMMITS + lost.first.to_bytes(8, "big"), 0, msgpack.packb(lost))
+    first = manifest.group + 1
+    cell = SetCell(_FAMILY, _COMMITS + first.to_bytes(8, "big"), 0, msgpack.packb((first, last, _now())))
     # The counters go last: after them the loss is not detected again.
     engine.mutate_rows([RowMutations(_META, LOST_ROW, [cell]), manifest.resume_at(last)], Durability.SYNC)
 

@@ -47,6 +47,7 @@ from docstore.model.format import (
     RECORD_WIDE,
     RECORD_WIDE_HEADER,
     RECORD_WIDE_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
 )
 from docstore.storage.files import ReadFile
 
@@ -387,8 +388,10 @@ _MAGIC = bytes((RECORD_MAGIC,))
 
 
 class Damage(NamedTuple):
-    """Bytes up to `end` that are no valid record, and why."""
+    """Bytes `[start, end)` of a segment that are missing, or are no valid record, and why."""
 
+    segment: int
+    start: int
     end: int
     reason: str
 
@@ -411,27 +414,26 @@ class _Window:
         return offset - self.base
 
 
-def walk_records(handle: ReadFile, seed: int, start: int, end: int) -> Iterator[tuple[int, Record | Damage]]:
-    """Offsets and records of ``[start, end)`` of a segment; records and damage cover the range without gaps.
+def walk_records(
+    handle: ReadFile, segment: int, start: int = SEGMENT_HEADER_BYTES, end: int | None = None
+) -> Iterator[tuple[Ref, Record | Damage]]:
+    """Refs and records of ``[start, end)`` of a segment; records and damage cover the range without gaps.
 
     Args:
         handle: the segment.
-        seed: its number.
+        segment: its number.
         start: offset where a record begins.
-        end: end of the last record; a record that ends after it is damage.
+        end: end of the last record; a record that ends after it is damage.  None for the end of the file.
     """
-    end = min(end, handle.length_bytes())
+    length_bytes = handle.length_bytes()
+    end = length_bytes if end is None else min(end, length_bytes)
     window = _Window(handle, end)
     offset = start
     while offset < end:
-        record, after, reason = _record_at(window, offset, seed, end)
-        if record is None:
-            if after is None:
-                after = _next_record(window, offset + 1, seed, end)
-            yield offset, Damage(after, reason)
-        else:
-            yield offset, record
-        assert after is not None
+        record, after, reason = _record_at(window, offset, segment, end)
+        if after is None:
+            after = _next_record(window, offset + 1, segment, end)
+        yield Ref(segment, offset, after - offset), record or Damage(segment, offset, after, reason)
         offset = after
 
 

@@ -27,7 +27,6 @@ from docstore.model.format import (
     RECORD_DELETE_ROW,
     RECORD_VALUE,
     SEGMENT_DIRECTORY,
-    SEGMENT_HEADER_BYTES,
     SEGMENT_SUFFIX,
     SET_ASIDE_DIRECTORY,
 )
@@ -36,10 +35,21 @@ from docstore.model.plain import Plain
 from docstore.model.types import Headers
 from docstore.storage.bases import value_name
 from docstore.storage.files import Files, ReadFile
+from docstore.storage.reports import SetAside
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.dictionaries import DictionaryFiles
 from docstore.tablets.leftovers import list_set_aside
-from docstore.tablets.record import Damage, Record, decode_record, deleted_range, encode_record, walk_records
+from docstore.tablets.record import (
+    Damage,
+    Record,
+    Ref,
+    body_ref,
+    decode_record,
+    decode_ref,
+    deleted_range,
+    encode_ref,
+    walk_records,
+)
 
 COLUMNS = frozenset((capture.BODY, capture.MAIN, capture.TITLE, capture.HEADERS))
 
@@ -82,17 +92,12 @@ class SalvageReport(Plain):
 
 
 class _Place(NamedTuple):
-    """The position of a record."""
+    """The position of a record, and the base that it needs."""
 
     handle: ReadFile
-    segment: int
-    offset: int
-    length: int
-    related: bytes
+    ref: Ref
+    base: bytes
 
-
-_Segment = tuple[int, int, Path]
-"""Number, first offset of the part that was set aside (-1 for a segment of the store), and file."""
 
 Captures = dict[bytes, dict[int, dict[Column, _Place]]]
 
@@ -113,30 +118,29 @@ class Salvage:
         self._only_set_aside = only_set_aside
         self._codec = ValueCodec()
         self._dictionaries = DictionaryFiles(self._files, folder / DICTIONARY_DIRECTORY)
-        self._segments = sorted(self._all_segments(folder))
+        self._segments = folder / SEGMENT_DIRECTORY
+        self._set_aside = folder / SET_ASIDE_DIRECTORY
+        self._parts = sorted(self._all_parts(), key=lambda part: (part.segment, not part.is_in_place, part.start))
         self._plain: list[_Place] = []
         """Bodies and texts that are no deltas, also of deleted pages: they may be bases."""
         self._named: set[bytes] = set()
         self._bases: dict[bytes, _Place] = {}
-        if not self._segments:
+        if not self._parts:
             raise InvalidArgument(f"there are no segments in {folder}; name the folder of a store")
 
-    def _all_segments(self, folder: Path) -> Iterator[_Segment]:
-        segments = folder / SEGMENT_DIRECTORY
-        for name in self._files.names(segments) if self._files.exists(segments) else ():
+    def _all_parts(self) -> Iterator[SetAside]:
+        for name in self._files.names(self._segments) if self._files.exists(self._segments) else ():
             stem = name.removesuffix(SEGMENT_SUFFIX)
             if stem != name and stem.isdecimal():
-                yield int(stem), -1, segments / name
-        aside = folder / SET_ASIDE_DIRECTORY
-        for file in list_set_aside(self._files, aside):
-            yield file.segment, file.start, aside / file.name
+                yield SetAside(name, int(stem), self._files.length_bytes(self._segments / name), is_in_place=True)
+        yield from list_set_aside(self._files, self._set_aside)
 
     def captures(self) -> Iterator[Salvaged]:
         """All captures with a salvaged body or text, by row key and time."""
         everything: Captures = {}
         wanted: set[tuple[bytes, int]] = set()
-        for segment in self._segments:
-            self._read(segment, everything, wanted)
+        for part in self._parts:
+            self._read(part, everything, wanted)
         self._find_bases()
         for row_key in sorted(everything):
             for timestamp, columns in sorted(everything[row_key].items()):
@@ -150,24 +154,21 @@ class Salvage:
                 self.report.texts += bool(salvaged.text)
                 yield salvaged
 
-    def _read(self, segment: _Segment, everything: Captures, wanted: set[tuple[bytes, int]]) -> None:
-        number, begin, path = segment
-        handle = self._files.open_read(path)
-        for offset, record in walk_records(handle, number, SEGMENT_HEADER_BYTES, handle.length_bytes()):
+    def _read(self, part: SetAside, everything: Captures, wanted: set[tuple[bytes, int]]) -> None:
+        handle = self._files.open_read((self._segments if part.is_in_place else self._set_aside) / part.name)
+        for ref, record in walk_records(handle, part.segment):
             if isinstance(record, Damage):
                 self.report.damaged += 1
             elif record.kind == RECORD_VALUE:
                 column = record.family, record.qualifier
                 if column in COLUMNS:
-                    length = len(encode_record(record, number))
-                    related = record.related if record.codec == CODEC_ZSTD_DELTA else b""
-                    place = _Place(handle, number, offset, length, related)
+                    place = _Place(handle, ref, record.related if record.codec == CODEC_ZSTD_DELTA else b"")
                     everything.setdefault(record.row_key, {}).setdefault(record.timestamp, {})[column] = place
-                    if related:
-                        self._named.add(related)
+                    if place.base:
+                        self._named.add(place.base)
                     elif column in (capture.BODY, capture.MAIN):
                         self._plain.append(place)
-                    if begin >= 0:
+                    if not part.is_in_place:
                         wanted.add((record.row_key, record.timestamp))
             else:
                 _delete(everything.get(record.row_key, {}), record)
@@ -195,7 +196,7 @@ class Salvage:
     def _value(self, place: _Place) -> bytes | None:
         """The raw value of a record; None if its dictionary or base is missing."""
         try:
-            record = decode_record(place.handle.read(place.length, place.offset), place.segment)
+            record = decode_record(place.handle.read(place.ref.length, place.ref.offset), place.ref.segment)
             return self._codec.decode(record, lambda name: self._related(place, record, name))
         except CorruptionError:
             return None
@@ -205,8 +206,7 @@ class Salvage:
             return self._dictionaries.load(name)
         base = self._bases.get(name)
         if record.codec == CODEC_ZSTD_BODY:
-            length = int.from_bytes(name, "little")
-            base = place._replace(offset=max(0, place.offset - length), length=length)
+            base = _Place(place.handle, decode_ref(body_ref(encode_ref(*place.ref), record)), b"")
         raw = None if base is None else self._value(base)
         if raw is None:
             raise CorruptionError("the base of a delta is missing", expected=f"base {name.hex()}", found="no record")

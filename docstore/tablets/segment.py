@@ -33,7 +33,7 @@ from docstore.model.format import (
 )
 from docstore.storage.files import AppendFile, Files, ReadFile
 from docstore.storage.reports import SetAside
-from docstore.tablets.leftovers import Surplus, judge, list_set_aside, remove_unfinished, set_aside
+from docstore.tablets.leftovers import UncommittedPart, examine, list_set_aside, remove_unfinished, set_aside
 from docstore.tablets.record import (
     Damage,
     Record,
@@ -144,33 +144,18 @@ class SegmentProgress(NamedTuple):
     synced_bytes: int
 
 
-class LostRange(NamedTuple):
-    """Committed bytes of a segment that are missing or damaged; captures with refs into it are dropped."""
-
-    segment: int
-    start: int
-    end: int
-    reason: str
-
-
 class Recovery(NamedTuple):
     """What `recover` found and did.
 
     Attributes:
         lost: committed bytes that are missing or damaged; empty after every crash at durability `sync`.
-        cut: (segment, bytes) truncated after the committed length.
-        orphans: names of removed files without a manifest row.
         gone: draining segments whose file is removed already; their rows can be removed.
-        set_aside: names of files with records that a commit must have named, and no row names.
         last_group: highest number of a mark after the committed bytes; 0 for none.
         in_place: if the store is open for reading only, records that would be set aside.
     """
 
-    lost: tuple[LostRange, ...] = ()
-    cut: tuple[tuple[int, int], ...] = ()
-    orphans: tuple[str, ...] = ()
+    lost: tuple[Damage, ...] = ()
     gone: tuple[int, ...] = ()
-    set_aside: tuple[str, ...] = ()
     last_group: int = 0
     in_place: tuple[SetAside, ...] = ()
 
@@ -249,7 +234,7 @@ class ValueLog:
 
     # --- opening ---
 
-    def missing(self, rows: Iterable[SegmentRow]) -> tuple[LostRange, ...]:
+    def missing(self, rows: Iterable[SegmentRow]) -> tuple[Damage, ...]:
         """Bytes of segments that have survived an fsync and are not there now: files are away, cut or empty.
 
         No crash leaves this.  The files may come back, so nothing that refers to them may be dropped for it.
@@ -260,7 +245,7 @@ class ValueLog:
             length_bytes = self._files.length_bytes(path) if self._files.exists(path) else None
             if row.state != SEGMENT_DRAINING and (length_bytes or 0) < row.synced_bytes:
                 what = "no file" if length_bytes is None else f"{length_bytes} bytes"
-                found.append(LostRange(row.number, length_bytes or 0, row.committed_bytes, what))
+                found.append(Damage(row.number, length_bytes or 0, row.committed_bytes, what))
         return tuple(found)
 
     def recover(self, rows: Iterable[SegmentRow], next_number: int = 1, group: int = 0) -> Recovery:
@@ -280,32 +265,38 @@ class ValueLog:
         by_number = {row.number: row for row in rows}
         numbers = [_number_of(name) for name in self._files.names(self._folder)]
         existing = by_number.keys() & set(numbers)
-        lost: list[LostRange] = []
-        cut: list[tuple[int, int]] = []
+        lost: list[Damage] = []
         gone: list[int] = []
-        orphans: list[str] = []
-        aside: list[str] = []
-        surplus: dict[int, Surplus] = {}
+        in_place: list[SetAside] = []
+        uncommitted: dict[int, UncommittedPart] = {}
         for number in sorted(set(numbers) - by_number.keys() - {-1}):
-            surplus[number] = self._judge(number, SEGMENT_HEADER_BYTES, group, existing)
+            uncommitted[number] = self._examine(number, SEGMENT_HEADER_BYTES, group, existing)
         for row in sorted(by_number.values()):
             if row.number in existing:
                 length_bytes = self._files.length_bytes(self.path(row.number))
                 lost.extend(self._verify(row, length_bytes))
                 if length_bytes > row.committed_bytes:
-                    surplus[row.number] = self._judge(row.number, row.committed_bytes, group, existing)
+                    uncommitted[row.number] = self._examine(row.number, row.committed_bytes, group, existing)
             elif row.state == SEGMENT_DRAINING:
                 gone.append(row.number)
             else:
-                lost.append(LostRange(row.number, 0, row.committed_bytes, "the file is missing"))
-        last_group = max((rest.last_group for rest in surplus.values()), default=0)
+                lost.append(Damage(row.number, 0, row.committed_bytes, "the file is missing"))
+        last_group = max((rest.last_group for rest in uncommitted.values()), default=0)
         is_moved = False
-        for number, rest in () if self._read_only else surplus.items():
+        for number, rest in uncommitted.items():
             row_of = by_number.get(number)
             start = 0 if row_of is None else row_of.committed_bytes
             path = self.path(number)
-            if not rest.is_leftover(group, last_group):
-                aside.append(set_aside(self._files, path, number, start, self._aside))
+            is_leftover = rest.is_leftover(group, last_group)
+            if self._read_only:
+                if rest.holds_next or not is_leftover:
+                    begin = start or SEGMENT_HEADER_BYTES
+                    length_bytes = self._files.length_bytes(path) - begin
+                    in_place.append(SetAside(path.name, number, length_bytes, is_leftover, begin, True))
+                continue
+            if not is_leftover:
+                is_moved = True
+                set_aside(self._files, path, number, start, self._aside)
             elif rest.holds_next:
                 with suppress(StorageError):  # on a full disk they go: most likely, their commit was not made
                     is_moved |= start == 0
@@ -313,26 +304,18 @@ class ValueLog:
                     remove_unfinished(self._files, self._aside)
             if row_of is None:
                 if self._files.exists(path):
-                    orphans.append(path.name)
+                    is_moved = True
                     self._files.unlink(path)
             elif not (rest.is_mark and row_of.state == SEGMENT_ACTIVE):
-                cut.append((number, self._files.length_bytes(path) - start))
                 self._files.truncate(path, start)
-        if orphans or aside or is_moved:
+        if is_moved:
             self._files.sync_folder(self._folder)
         used = [*by_number, *(file.segment for file in list_set_aside(self._files, self._aside))]
         self._next_number = max(next_number, *(number + 1 for number in used), 1)
         active = [row for row in by_number.values() if row.state == SEGMENT_ACTIVE]
         if len(active) == 1 and not self._read_only and not any(item.segment == active[0].number for item in lost):
-            self._reopen(active[0], surplus.get(active[0].number))
-        in_place = []
-        for number, rest in surplus.items() if self._read_only else ():
-            is_leftover = rest.is_leftover(group, last_group)
-            if rest.holds_next or not is_leftover:
-                start = by_number[number].committed_bytes if number in by_number else SEGMENT_HEADER_BYTES
-                length_bytes = self._files.length_bytes(self.path(number)) - start
-                in_place.append(SetAside(self.path(number).name, number, length_bytes, is_leftover, start, True))
-        return Recovery(tuple(lost), tuple(cut), tuple(orphans), tuple(gone), tuple(aside), last_group, tuple(in_place))
+            self._reopen(active[0], uncommitted.get(active[0].number))
+        return Recovery(tuple(lost), tuple(gone), last_group, tuple(in_place))
 
     def _refuse_foreign(self, handle: ReadFile, segment: int) -> None:
         """Refuse a segment of another store: it may have records where refs of this store point."""
@@ -340,33 +323,31 @@ class ValueLog:
             remedy = "move it away, and put back the file of this store or restore a backup"
             raise CorruptionError(FOREIGN, path=str(self.path(segment)), offset=0, remedy=remedy)
 
-    def _judge(self, number: int, start: int, group: int, existing: Collection[int]) -> Surplus:
+    def _examine(self, number: int, start: int, group: int, existing: Collection[int]) -> UncommittedPart:
         handle = self._files.open_read(self.path(number))
         refuse_other_format(handle, self.path(number))
         self._refuse_foreign(handle, number)
-        return judge(handle, number, start, group, existing)
+        return examine(handle, number, start, group, existing)
 
-    def _verify(self, row: SegmentRow, length_bytes: int) -> list[LostRange]:
+    def _verify(self, row: SegmentRow, length_bytes: int) -> list[Damage]:
         """The missing or damaged parts of a segment's committed bytes that were not synced."""
         path = self.path(row.number)
         lost = []
         if length_bytes < row.committed_bytes:
             # An incomplete last record is found below, as damage up to the end of the file.
-            lost.append(LostRange(row.number, length_bytes, row.committed_bytes, "the file is too short"))
+            lost.append(Damage(row.number, length_bytes, row.committed_bytes, "the file is too short"))
         handle = self._files.open_read(path)
         refuse_other_format(handle, path)
         start = max(SEGMENT_HEADER_BYTES, row.synced_bytes)
         if length_bytes < start:
             start = SEGMENT_HEADER_BYTES  # synced bytes are missing, so the whole file must be verified
         end = min(length_bytes, row.committed_bytes)
-        for offset, record in walk_records(handle, row.number, start, end):
-            if isinstance(record, Damage):
-                lost.append(LostRange(row.number, offset, record.end, record.reason))
+        lost += [found for _, found in walk_records(handle, row.number, start, end) if isinstance(found, Damage)]
         if lost and not self._read_only:
             self._files.sync_file(path)  # the manifest will say that the rest is synced
         return sorted(lost)
 
-    def _reopen(self, row: SegmentRow, closing: Surplus | None) -> None:
+    def _reopen(self, row: SegmentRow, closing: UncommittedPart | None) -> None:
         header = self._files.open_read(self.path(row.number)).read(SEGMENT_HEADER_BYTES, 0)
         if row.committed_bytes >= self._limit_bytes or header_damage(header, row.number, self.identity):
             return
@@ -586,40 +567,14 @@ class ValueLog:
         if handle is not None:
             handle.announce(length, begin)
 
-    def walk(
-        self, segment: int, start: int = SEGMENT_HEADER_BYTES, end: int | None = None
-    ) -> Iterator[tuple[int, Record | Damage]]:
-        """All records of a segment, and the damage between them.
-
-        Args:
-            segment: its number.
-            start: offset of the first record; 0 also checks the segment's header.
-            end: stop there; None for the end of the file.
-        """
-        if not self._files.exists(self.path(segment)):
-            yield start, Damage(start if end is None else end, "the file is missing")
-            return
-        handle = self._files.open_read(self.path(segment))
-        if start < SEGMENT_HEADER_BYTES:
-            reason = header_damage(handle.read(SEGMENT_HEADER_BYTES, 0), segment, self.identity)
-            if reason:
-                yield 0, Damage(SEGMENT_HEADER_BYTES, reason)
-            start = SEGMENT_HEADER_BYTES
-        yield from walk_records(handle, segment, start, handle.length_bytes() if end is None else end)
-
     def records(
         self, segment: int, start: int = SEGMENT_HEADER_BYTES, end: int | None = None
     ) -> Iterator[tuple[bytes, Record]]:
-        """Refs and records of `walk_records`, without damage."""
-        last: tuple[int, Record] | None = None
-        stop = start
-        for stop, record in self.walk(segment, start, end):
-            if last is not None:
-                yield encode_ref(segment, last[0], stop - last[0]), last[1]
-            last = None if isinstance(record, Damage) else (stop, record)
-        if last is not None:
-            stop = self._files.length_bytes(self.path(segment)) if end is None else end
-            yield encode_ref(segment, last[0], stop - last[0]), last[1]
+        """Refs and records of `walk_records`, without damage; none if the file is missing."""
+        if self._files.exists(self.path(segment)):
+            for ref, record in walk_records(self._files.open_read(self.path(segment)), segment, start, end):
+                if not isinstance(record, Damage):
+                    yield encode_ref(*ref), record
 
     def _open(self, segment: int) -> ReadFile:
         with self._handle_lock:

@@ -54,7 +54,7 @@ INSIDE = {
     "repair",
 } | {"set_computed", "changes"}
 """What tools of this package use of an embedded store; no server gives it away."""
-OUTSIDE = {"about", "lost_commits", "run_job"}
+OUTSIDE = {"about", "run_job"}
 """What only a server has."""
 
 

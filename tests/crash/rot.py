@@ -158,7 +158,7 @@ def look(root: Path, truth: Truth) -> Counter[str]:
         if strangers:
             raise Fault(f"pages that nobody wrote: {strangers}")
         if missing:
-            is_told = bool(store.lost or store.opened.lost_commits)
+            is_told = bool(store.lost)
             if not is_told and not list(store.opened.remarks()) and not list(check(store.opened)):
                 raise Fault(f"lost, and nobody says so: {missing[:5]}")
             outcome["loss reported at open" if is_told else "loss reported by check"] += len(missing)

@@ -184,8 +184,8 @@ class Host:
         """Compare the store with the ledgers, then work on it until the end of the round."""
         self._check_backup()
         with self.open() as store:
-            if store.lost or store.opened.lost_commits:
-                raise Fault(f"lost: {store.lost[:3]} {store.opened.lost_commits}")
+            if store.lost:
+                raise Fault(f"lost: {store.lost[:3]}")
             compared = sum(ledger.compare(store, resolve=True) for ledger in self.ledgers)
             problems = [f"{one.where}: {one.what}" for one in check(store.opened)]
             if problems:

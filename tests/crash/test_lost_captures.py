@@ -16,12 +16,13 @@ from stores import contents
 import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.model.types import Durability, RowMutations
-from docstore.reports.check import ACKNOWLEDGE, check
+from docstore.reports.check import check
 from docstore.storage.bases import value_name
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets import layout
 from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.losses import ACKNOWLEDGE
 from docstore.tablets.record import decode_ref
 
 HTML = (("content-type", "text/html"),)
@@ -66,7 +67,7 @@ def test_a_capture_goes_whole_and_the_one_before_it_is_shown(tmp_path: Path, col
         with docstore.open(path, durability="flush") as store:
             (lost,) = store.lost
             assert (lost.url, lost.timestamp) == (URL, T0 + 1_000_000)
-            assert f"{column[0]}:{column[1].decode()}" in lost.columns
+            assert f"{column[0]}:{column[1].decode()}" in lost.column
             document = store.get(URL)
             assert document is not None
             assert (document.timestamp, document.body) == (T0, page(OLD))
@@ -125,9 +126,9 @@ def test_a_visit_goes_with_the_capture_that_it_confirms(tmp_path: Path, status: 
         document = store.get(URL)
         assert document is not None
         assert (document.timestamp, document.body) == (first, page(OLD))
-        assert {(lost.timestamp, lost.columns) for lost in store.lost} == {
-            (second, ("http:headers",)),
-            (visit, ("http:headers",)),
+        assert {(lost.timestamp, lost.column) for lost in store.lost} == {
+            (second, "http:headers"),
+            (visit, "http:headers"),
         }
         assert len(list(check(store.opened))) == 2, "what is lost, and no visit that confirms nothing"
 
@@ -195,7 +196,7 @@ def test_the_terminal_warns_until_the_loss_is_acknowledged(tmp_path: Path, capsy
 
 
 def lost_of(store: DocumentStore) -> list[tuple[object, ...]]:
-    return [(lost.url, lost.timestamp, lost.columns) for lost in store.lost]
+    return [(lost.url, lost.timestamp, lost.column) for lost in store.lost]
 
 
 class TornEngine(LevelDBEngine):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -17,8 +18,8 @@ from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
-from docstore.tablets.leftovers import MOST_UNFINISHED, records_set_aside
-from docstore.tablets.record import Damage, Record
+from docstore.tablets.leftovers import MOST_UNFINISHED, list_set_aside, records_of
+from docstore.tablets.record import Record
 from docstore.tablets.salvage import Salvage
 from docstore.tablets.segment import ValueLog
 
@@ -57,17 +58,30 @@ def values(records: list[Record]) -> set[Record]:
     return {record for record in records if record.kind == RECORD_VALUE}
 
 
+def records_set_aside(path: Path) -> list[Record]:
+    folder = path / "set-aside"
+    return [one for file in list_set_aside(Files(), folder) for one in records_of(Files(), folder, file)]
+
+
 def all_records(path: Path) -> set[Record]:
     """Of segments and of what was set aside."""
-    found = list(records_set_aside(Files(), path / "set-aside"))
+    found = records_set_aside(path)
     bodies = ValueLog(Files(), path / "segments")
     for segment in (path / "segments").glob("*.seg"):
-        found += [one for _, one in bodies.walk(int(segment.stem)) if not isinstance(one, Damage)]
+        found += [one for _, one in bodies.records(int(segment.stem))]
     return values(found)
 
 
 def cut(path: Path, share: float) -> None:
     os.truncate(path, int(path.stat().st_size * share))
+
+
+def commits_of(store: DocumentStore) -> tuple[int, int]:
+    """The first and the last of the lost commits, which are the only loss."""
+    (lost,) = store.lost
+    found = re.search(r"commits (\d+) to (\d+) are lost", lost.what)
+    assert found is not None and lost.where == "engine"
+    return int(found[1]), int(found[2])
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.8])
@@ -76,29 +90,29 @@ def test_records_behind_a_cut_log_are_set_aside_and_named(tmp_path: Path, share:
     before = all_records(path)
     cut(max((path / "engine").glob("*.log")), share)
     with docstore.open(path, read_only=True) as store:
-        while_reading = store.opened.lost_commits[0][:2], len(list(check(store.opened)))
+        while_reading = commits_of(store), len(list(check(store.opened)))
         assert store.opened.set_aside[0].is_in_place
     assert all_records(path) == before and not (path / "set-aside").exists()
     with docstore.open(path) as store:
-        assert while_reading == (store.opened.lost_commits[0][:2], len(list(check(store.opened))))
-        (commits,) = store.opened.lost_commits
+        assert while_reading == (commits_of(store), len(list(check(store.opened))))
+        first, last = commits_of(store)
         there = sum(store.get(one.url) is not None for number in range(GROUPS) for one in group(number))
         assert there % GROUP == 0
         assert there < GROUPS * GROUP
         lost = GROUPS - there // GROUP
         # The last group's mark says that the one before it was committed.
-        assert commits.last - commits.first + 1 == lost - 1
+        assert last - first + 1 == lost - 1
         assert [one.segment for one in store.opened.set_aside] == [1]
         whats = [finding.what for finding in check(store.opened)]
         assert len(whats) == 2
-        assert f"commits {commits.first} to {commits.last} are lost" in whats[0]
+        assert f"commits {first} to {last} are lost" in whats[0]
         assert f"{lost * GROUP} bodies" in whats[1]
         assert "without status and headers" in whats[1]
         write(store)  # the crawl is repeated
     assert before <= all_records(path)
     with docstore.open(path) as store:
         assert all(store.get(one.url) is not None for number in range(GROUPS) for one in group(number))
-        assert len(store.opened.lost_commits) == 1  # still named
+        assert len(store.lost) == 1  # still named
         assert len(store.opened.set_aside) == 1
         store.compact()
     with docstore.open(path) as store:
@@ -112,7 +126,7 @@ def test_records_behind_a_cut_manifest_are_set_aside_and_named(tmp_path: Path) -
     with docstore.open(path) as store:
         there = sum(store.get(one.url) is not None for number in range(GROUPS) for one in group(number))
         assert there < GROUPS * GROUP
-        assert store.opened.lost_commits
+        assert store.lost
         assert store.opened.set_aside
     assert all_records(path) == before
 
@@ -127,8 +141,8 @@ def test_after_an_orderly_close_even_the_last_commit_is_missed(tmp_path: Path) -
     (tmp_path / "engine").rename(tmp_path / "s" / "engine")
     before = all_records(tmp_path / "s")
     with docstore.open(tmp_path / "s") as store:
-        (commits,) = store.opened.lost_commits
-        assert commits.first == commits.last
+        first, last = commits_of(store)
+        assert first == last
     assert all_records(tmp_path / "s") == before
 
 
@@ -149,7 +163,7 @@ def test_rows_from_before_a_compaction_leave_its_segments_set_aside(tmp_path: Pa
     with docstore.open(tmp_path / "s") as store:
         assert [one.segment for one in store.opened.set_aside] == [number]
         assert len(store.lost) > 0  # the old rows refer to segments that are gone
-    assert values(list(records_set_aside(Files(), tmp_path / "s" / "set-aside"))) == before
+    assert values(records_set_aside(tmp_path / "s")) == before
     with docstore.open(tmp_path / "s") as store:
         assert store.opened.bodies.new_number() > number  # its number is not given again
 
@@ -168,7 +182,7 @@ def test_an_unmarked_segment_that_no_row_names_is_set_aside(tmp_path: Path) -> N
     (tmp_path / "stray" / "00000009.seg").rename(tmp_path / "s" / "segments" / "00000009.seg")
     with docstore.open(tmp_path / "s") as store:
         assert [one.name for one in store.opened.set_aside] == ["00000009-0.seg"]
-    assert list(records_set_aside(Files(), tmp_path / "s" / "set-aside")) == [record]
+    assert records_set_aside(tmp_path / "s") == [record]
 
 
 @pytest.mark.parametrize("durability", ["sync", "flush"])
@@ -181,7 +195,7 @@ def test_one_group_more_than_the_rows_know_is_no_finding(tmp_path: Path, durabil
     shutil.rmtree(path / "segments")
     segments.rename(path / "segments")  # as if the writer had died before it committed the rows
     with docstore.open(path) as store:
-        assert store.opened.lost_commits == ()
+        assert store.lost == ()
         assert store.opened.set_aside == ()
         assert list(check(store.opened)) == []
 
@@ -234,7 +248,7 @@ def test_the_last_commit_is_kept_if_leveldbs_log_has_lost_its_end(tmp_path: Path
         assert not (path / "set-aside").exists()
     with docstore.open(path) as store:
         assert sum(store.get(one.url) is not None for number in range(GROUPS) for one in group(number)) == 55
-        assert store.opened.lost_commits == () == store.opened.set_aside
+        assert store.lost == () == store.opened.set_aside
         assert list(check(store.opened)) == []
         (remark,) = store.opened.remarks()
         assert "that LevelDB's log has lost" in remark.what

@@ -13,7 +13,8 @@ from docstore.model.format import MANIFEST_COUNTERS_ROW, SEGMENT_ACTIVE, SEGMENT
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
 from docstore.storage.engine import Plan
 from docstore.tablets.manifest import MAX_COUNTED, Manifest
-from docstore.tablets.segment import LostRange, Recovery, SegmentProgress, SegmentRow
+from docstore.tablets.record import Damage
+from docstore.tablets.segment import Recovery, SegmentProgress, SegmentRow
 
 NONE = Durability.NONE
 
@@ -265,7 +266,7 @@ def test_a_recorded_recovery_is_not_reported_again() -> None:
     manifest = Manifest.load(engine)
     for number in (1, 2, 3, 4):
         manifest.write_segment(SegmentRow(number, SEGMENT_LIVE, 1000, 500), NONE)
-    lost = (LostRange(1, 0, 1000, "missing"), LostRange(2, 600, 700, "crc"), LostRange(3, 800, 1000, "too short"))
+    lost = (Damage(1, 0, 1000, "missing"), Damage(2, 600, 700, "crc"), Damage(3, 800, 1000, "too short"))
     manifest.record_recovery(Recovery(lost=lost, gone=(4,)), NONE)
     assert Manifest.load(engine).segments() == [
         SegmentRow(2, SEGMENT_LIVE, 1000, 1000),

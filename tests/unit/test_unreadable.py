@@ -27,6 +27,7 @@ from docstore.model.types import Durability, Schema
 from docstore.reports.check import check
 from docstore.storage.engine import Plan
 from docstore.storage.files import Files
+from docstore.storage.unreadable import NO_PAGE, RESTORE, Place
 from docstore.storage.values import encode_inline
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy, Survivors
@@ -123,6 +124,29 @@ def test_a_verdict_names_another_page_with_the_text_of_an_unreadable_one(tmp_pat
 # --- stored again
 
 
+def test_check_and_statistics_show_the_same_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        damage_value(store, A, MAIN)
+    with opened(tmp_path) as store:
+        (finding,) = check(store.opened)
+        assert "docstore check` to see" not in str(finding), "that is where it stands"
+        store.similar(NEAR, threshold=0.1)
+        assert store.unreadable.listed() == (finding,)
+    assert main(["check", "--json", "--store", str(tmp_path / "s")]) == CorruptionError.exit_code
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["url"], shown["column"], shown["timestamp"]) == (A, "text:main", iso(T0))
+    assert shown["where"] == f"{A} text:main @{T0}" and shown["path"].endswith(".seg") and shown["offset"] > 0
+
+
+def test_a_finding_says_what_to_do_about_its_own_damage() -> None:
+    place = Place(row_key(A), *BODY, T0)
+    foreign = CorruptionError("a segment of another store", path="s/1.seg", remedy="move it away")
+    assert place.damage(foreign).remedy == "move it away"
+    assert place.damage(CorruptionError("record fails its CRC")).remedy == RESTORE
+    assert str(NO_PAGE.damage(foreign)) == "a segment of another store in s/1.seg"
+
+
 @pytest.mark.parametrize("column", [BODY, MAIN, TITLE])
 @pytest.mark.parametrize("at", [T0, T0 + DAY])
 def test_the_same_bytes_again_repair_a_page_that_cannot_be_read(
@@ -191,7 +215,7 @@ def test_a_store_without_its_dictionaries_accepts_pages_and_is_repaired_by_them(
     with opened(tmp_path) as store:
         assert list(check(store.opened))
         assert {result.stored for result in store.put_pages(pages[50:])} == {"body"}
-        assert any(one["url"] == "" and "dictionary" in one["reason"] for one in store.stats()["unreadable"])
+        assert any(one["url"] == "" and "dictionary" in one["what"] for one in store.stats()["unreadable"])
         results = list(store.put_pages(pages))
         assert {result.stored for result in results} == {"body", "known"}
         assert list(check(store.opened)) == []

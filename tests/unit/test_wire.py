@@ -50,8 +50,7 @@ from docstore.reading.snippet import Passage, Snippet
 from docstore.serving import wire as shapes
 from docstore.serving.messages import count_values
 from docstore.serving.request import Refusal, absent, failure
-from docstore.storage.reports import BackupReport, CompactionReport
-from docstore.storage.unreadable import Unreadable
+from docstore.storage.reports import BackupReport, CompactionReport, Finding
 from tests.serving import frames_of
 
 KINDS: list[Any] = [
@@ -156,7 +155,7 @@ def test_a_value_comes_back_from_json_and_msgpack(kind: Any, values: st.SearchSt
 
 
 def test_a_schema_and_reports_come_back() -> None:
-    unreadable = Unreadable("https://a/", "page:body", 5, "seg", None, "bad")
+    unreadable = Finding("a", "bad", "fetch it", "https://a/", "page:body", 5, "seg", None)
     report = CompactionReport("fast", rows=3, codec_bytes={"page zstd": 5}, unreadable=[unreadable])
     schema = Schema(
         families=(ColumnFamily("notes", GCPolicy(2, 1.5)),),

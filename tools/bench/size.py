@@ -50,7 +50,7 @@ from docstore.store import DocumentStore
 from docstore.tablets.compaction.segments import refs_among
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.layout import LocalBackend
-from docstore.tablets.record import Damage, decode_ref
+from docstore.tablets.record import decode_ref
 from tools.bench.harness import Section, fresh_store, one_core, run_commands
 
 STAGES = ("live", "fast", "best")
@@ -232,8 +232,8 @@ def account(store: DocumentStore) -> dict[str, int]:
                 records[bodies.read(ref).family] += decode_ref(ref).length
     family_of = {}
     for segment in store.opened.manifest.segments():
-        for _, found in bodies.walk(segment.number, end=segment.committed_bytes):
-            if not isinstance(found, Damage) and found.codec == CODEC_ZSTD_DICTIONARY:
+        for _, found in bodies.records(segment.number, end=segment.committed_bytes):
+            if found.codec == CODEC_ZSTD_DICTIONARY:
                 family_of[found.related] = found.family
     dictionaries: dict[str, int] = defaultdict(int)
     for file in (path / DICTIONARY_DIRECTORY).iterdir():
