@@ -75,8 +75,8 @@ def _checked(store: Store, sample: float, on_row: Callable[[int], None] | None) 
     if isinstance(store, DocumentStore):
         yield from check.check(store.opened, on_row, sample)
         return
-    options = {"sample": sample}
-    result = store.run_job("check", options, dict[str, Any], on_row and (lambda _stage, done, _total: on_row(done)))
+    given = {"sample": sample}
+    result = store.run_job("check", given, dict[str, Any], on_row and (lambda _stage, done, _total: on_row(done)))
     for fields in result["problems"]:
         yield Finding(**fields)
 

@@ -258,6 +258,10 @@ class Files:
         try:
             handle.write(raw)
             handle.sync()
+        except StorageError:
+            with suppress(StorageError):  # on a full disk, others need what it takes
+                self.unlink(temporary)
+            raise
         finally:
             handle.close()
         self.rename(temporary, path)

@@ -136,6 +136,14 @@ def test_a_short_write_goes_on_until_the_disk_is_full(tmp_path: Path) -> None:
     assert handle.length_bytes == 8
 
 
+def test_a_file_that_does_not_fit_takes_no_room_afterwards(tmp_path: Path) -> None:
+    files = FaultyFiles(tmp_path)
+    files.disk_limit_bytes = 10
+    with pytest.raises(StorageError):
+        files.replace_whole(tmp_path / "a", bytes(100))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_power_loss_leaves_what_was_synced_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"old")
     files = FaultyFiles(tmp_path)

@@ -59,6 +59,13 @@ def test_a_filter_past_its_memory_excludes_fewer_rows_and_still_has_all() -> Non
     assert docstore_native.RowFilter.load(filled.dump(HEAD), HEAD, 10_000) is None
 
 
+def test_a_filter_that_fills_its_memory_to_the_last_byte_is_loaded_again() -> None:
+    filled = filter_of(range(100_000), 40_960)
+    assert filled.size_bytes() == 40_960
+    loaded = docstore_native.RowFilter.load(filled.dump(HEAD), HEAD, 40_960)
+    assert loaded is not None and excluded(loaded, range(100_000)) == 0
+
+
 def test_a_row_of_many_keys_counts_once_and_a_zero_byte_does_not_end_it() -> None:
     filled = docstore_native.RowFilter(AMPLE)
     filled.add_rows_of([b"\x02a\x00\xffb\x00\x01" + bytes([cell]) for cell in range(200)])
@@ -159,13 +166,13 @@ def test_without_a_file_every_row_may_be_there_until_writes_have_read_all_keys(t
     reads = 0
     while rows.may_have(prefix(5000)):
         assert reads < 1000
-        rows.save(database)
+        rows.save(database, lambda: AMPLE)
         rows.read_on(database, 0)
         reads += 1
     assert reads > 10
     assert all(rows.may_have(prefix(number)) for number in range(1000))
     assert database.get(ENGINE_END_KEY) == b""
-    rows.save(database)
+    rows.save(database, lambda: AMPLE)
     loaded = RowFilter(tmp_path, AMPLE)
     loaded.load(database.get(ENGINE_END_KEY))
     assert loaded.may_have(prefix(999))
@@ -178,5 +185,16 @@ def test_a_filter_of_a_database_that_lost_its_end_is_never_complete(tmp_path: Pa
     for _ in range(100):
         rows.read_on(database, 10)
     assert rows.may_have(prefix(5000))
-    rows.save(database)
+    rows.save(database, lambda: AMPLE)
     assert not (tmp_path / ROW_FILTER_FILE).exists()
+
+
+def test_a_filter_takes_no_room_that_the_store_needs_on_a_full_disk(tmp_path: Path, database: Any) -> None:
+    rows = RowFilter(tmp_path, AMPLE)
+    while rows.may_have(prefix(5000)):
+        rows.read_on(database, 10)
+    rows.save(database, lambda: rows.filter.size_bytes() - 1)
+    assert not (tmp_path / ROW_FILTER_FILE).exists()
+    assert database.get(ENGINE_END_KEY) == b""
+    rows.save(database, rows.filter.size_bytes)
+    assert (tmp_path / ROW_FILTER_FILE).exists()

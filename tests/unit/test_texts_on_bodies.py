@@ -59,6 +59,21 @@ def test_text_of_a_body_that_is_no_delta_is_a_delta_of_it(store: DocumentStore, 
     assert_reads(store, URLS, texts)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_text_on_the_body_of_another_page_is_no_delta_of_its_own(store: DocumentStore, order: int) -> None:
+    body = UNLIKE[0]
+    other = b"<!-- %b -->%b" % (random.Random(1).randbytes(9000).hex().encode(), body)
+    assert other != body
+    urls = sorted(URLS[:2])[::order]
+    for number, (url, one) in enumerate(zip(urls, (body, other), strict=True)):
+        store.put_page(url, one, headers=HTML, fetched_at=T0 + number)
+    texts = [text_of(store, url) for url in urls]
+    assert texts[0] == texts[1]
+    for _ in range(2):
+        store.compact(full=True)
+        assert_reads(store, urls, texts)
+
+
 def test_text_takes_a_small_part_of_what_it_takes_alone(store: DocumentStore) -> None:
     texts = put(store)
     for url, text in zip(URLS, texts, strict=True):

@@ -421,7 +421,7 @@ class Relocator:
 
         Args:
             value: the value.
-            record: of a text that stays a delta of its body, which was written directly before; it is not encoded again.
+            record: of a text that stays a delta of its body, which was written just before; it is not encoded again.
         """
         base: Base | NewValue | None = None
         if record is None:

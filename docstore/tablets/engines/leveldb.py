@@ -393,7 +393,7 @@ class LevelDBEngine:
         self._handle.close(self._before_close)
 
     def _before_close(self, db: Any) -> None:
-        self._rows.save(db)
+        self._rows.save(db, self.keep_room)
         db.compact_range(start=_NOWHERE, stop=_NOWHERE)
         table_bytes = int(db.approximate_size(_BEFORE_ALL, _NOWHERE))
         heavy = self._deleted.heavy(max(LEAST_CLOSING_BYTES, table_bytes // CLOSING_SHARE))

@@ -88,9 +88,15 @@ class RowFilter:
         self._unread = None
         self.may_have = self.filter.may_have
 
-    def save(self, database: Any) -> None:
-        """Write the file, then its token, if the filter has all rows, and many; skipped on a full disk."""
-        if self._unread is not None or self.filter.size_bytes() < self._saved_bytes:
+    def save(self, database: Any, keep_room: Callable[[], int]) -> None:
+        """Write the file, then its token, if the filter has all rows, and many.
+
+        Args:
+            database: LevelDB.
+            keep_room: returns the free bytes beyond those that opens, deletes and compactions need.
+        """
+        size_bytes = self.filter.size_bytes()
+        if self._unread is not None or size_bytes < self._saved_bytes or keep_room() < size_bytes:
             return
         token = os.urandom(ROW_FILTER_TOKEN_BYTES)
         try:

@@ -106,9 +106,6 @@ impl Filter {
     /// The filter of such bytes; None if they are none, or take more than so many bytes.
     pub fn load(mut raw: &[u8], most_bytes: usize) -> Option<Self> {
         let mut layers = Vec::new();
-        if raw.len() > most_bytes {
-            return None;
-        }
         while !raw.is_empty() {
             let (head, rest) = raw.split_at_checked(HEAD_BYTES)?;
             let number = |at| usize::try_from(bytes::load(head, at)).ok();
@@ -119,6 +116,7 @@ impl Filter {
             raw = rest;
         }
         let is_whole = !layers.is_empty() && layers.iter().all(|layer: &Layer| !layer.blocks.is_empty());
-        is_whole.then_some(Self { layers, most_bytes })
+        let filter = Self { layers, most_bytes };
+        (is_whole && filter.bytes() <= most_bytes).then_some(filter)
     }
 }
