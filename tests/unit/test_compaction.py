@@ -448,7 +448,7 @@ def test_second_of_two_runs_reads_no_segment(store: DocumentStore, monkeypatch: 
     def refuse(*_: object) -> None:
         raise AssertionError("a segment is read")
 
-    for name in ("read", "read_many", "walk"):
+    for name in ("read", "read_many", "records"):
         monkeypatch.setattr(ValueLog, name, refuse)
     report = store.compact()
     monkeypatch.undo()

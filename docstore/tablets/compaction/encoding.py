@@ -6,9 +6,9 @@ in a kept piece.  So a template that all pages share is in the dictionary once. 
 1 MB and level 12: 9.5% instead of 10.0%.
 
 Candidates, the most likely first: a base is never a delta, so they are values that were written whole in this run, and
-existing bases.  For a body, in order: a base of the same bytes; versions of the same row; whole bodies of the tablet,
-by the similarity of their sketches; its current base; the page that its verdict names.  For a text: the text of the
-page of its body's base; its current base.
+existing bases.  For a body, in order: a base of the same bytes; versions of the same row; the body that was written
+whole before it; its current base; the page that its verdict names.  For a text: the text of the page of its body's
+base; its current base.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.model.analysis import BINS, estimate
-from docstore.model.capture import BODY, MAIN, Column, sketch_bins
+from docstore.model.capture import BODY, MAIN, Column
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CODEC_ZSTD_DELTA, SKETCH_BYTES
+from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.pointers import PagePointer
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, value_name
 from docstore.storage.cache import LruCache
@@ -53,7 +52,6 @@ class Level(NamedTuple):
         tries: bases tried for a body.
         settles: a delta below this part of the raw bytes is taken without trying what else there is.
         chooses: all bases are tried, at the level of writing, and the best one is taken; else the first small delta.
-        least_likeness: of a base, by its sketch.
         dictionary_bytes: of a column's dictionary at most.
         samples: pieces looked at for each that is kept; 1 keeps pieces at even distances.
     """
@@ -62,7 +60,6 @@ class Level(NamedTuple):
     tries: int
     settles: int
     chooses: bool
-    least_likeness: float
     dictionary_bytes: int
     samples: int
 
@@ -72,8 +69,8 @@ class Level(NamedTuple):
 
 
 LEVELS = {
-    "fast": Level(3, 2, 25, False, 0.3, 1 << 20, 1),
-    "best": Level(15, 8, 50, True, 0.15, 2 << 20, 4),
+    "fast": Level(3, 2, 25, False, 1 << 20, 1),
+    "best": Level(15, 8, 50, True, 2 << 20, 4),
 }
 DICTIONARY_SHARE = 1 / 16
 """Of a dictionary in what it was sampled from, at most; both compress alike."""
@@ -191,8 +188,6 @@ def _grams(pieces: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint6
 
 CACHE_BYTES = 64 << 20
 """Raw bytes of bases, of all threads together."""
-CANDIDATES = 8192
-"""Whole bodies of a tablet that are compared; later ones replace the first."""
 LEAST_BASE_BYTES = 1024
 SMALL_BASE_BYTES = 64 << 10
 TIMES_LARGER = 2
@@ -211,11 +206,6 @@ class Relatives:
         self._values, self._base_rows = opened.values, opened.base_rows
         self._table = table
         self.level = level
-        self._sketches = np.zeros((CANDIDATES, BINS), np.uint8)
-        self._sketched: list[Base] = []
-        self._indexes: dict[bytes, int] = {}
-        """Index in `_sketches` and `_sketched`, by name of the base."""
-        self._next = 0
         self._by_old_value: dict[bytes, Base] = {}
         self._old_values: dict[bytes, bytes] = {}
         self._row: tuple[bytes, list[Base]] = (b"", [])
@@ -225,7 +215,7 @@ class Relatives:
         self._verified: set[bytes] = set()
         self._raw: LruCache[bytes, bytes] = LruCache(cache_bytes, len)
 
-    def add(self, sketch: bytes, base: Base, old_value: bytes) -> None:
+    def add(self, base: Base, old_value: bytes) -> None:
         """Add a body that was written whole, with its raw bytes, and its old cell value, which is still valid."""
         if not LEAST_BASE_BYTES <= len(base.raw) <= LARGEST_BASE_BYTES:
             return
@@ -233,24 +223,6 @@ class Relatives:
         if self._row[0] != base.pointer.row_key:
             self._row = (base.pointer.row_key, [])
         self._row[1].append(base)
-        if len(sketch) == SKETCH_BYTES:
-            index = self._next % CANDIDATES
-            self._sketches[index] = np.frombuffer(sketch_bins(sketch), np.uint8)
-            if index == len(self._sketched):
-                self._sketched.append(base)
-            else:
-                self._indexes.pop(self._sketched[index].name, None)
-                self._sketched[index] = base
-            self._indexes[base.name] = index
-            self._next += 1
-
-    def likeness(self, sketch: bytes, base: Base) -> float:
-        """Estimated similarity of a base's text and the text of a sketch; 0.0 if it is not known."""
-        index = self._indexes.get(base.name)
-        if index is None or len(sketch) != SKETCH_BYTES:
-            return 0.0
-        equal = self._sketches[index] == np.frombuffer(sketch_bins(sketch), np.uint8)
-        return estimate(int(np.count_nonzero(equal)))
 
     def add_text(self, body_name: bytes, base: Base, old_value: bytes) -> None:
         """Add a text that was written whole, as its body was; only the first for each body counts."""
@@ -297,14 +269,14 @@ class Relatives:
                 yield with_raw
 
     def near(
-        self, row_key: bytes, name: bytes, raw: bytes, sketch: bytes, current: bytes, of_page: PagePointer | None
+        self, row_key: bytes, name: bytes, raw: bytes, current: bytes, of_page: PagePointer | None
     ) -> Iterator[Base]:
         """Bases to try for a body, with their raw bytes, each once."""
         tried: set[bytes] = set()
         if self.is_usable(name):
             yield Base(name, raw, b"", PagePointer(0, row_key))
             return
-        for base in self._candidates(row_key, sketch, current, of_page):
+        for base in self._candidates(row_key, current, of_page):
             if base.name in tried or base.name == name:
                 continue
             tried.add(base.name)
@@ -312,12 +284,10 @@ class Relatives:
             if with_raw is not None and len(with_raw.raw) <= max(SMALL_BASE_BYTES, TIMES_LARGER * len(raw)):
                 yield with_raw
 
-    def _candidates(self, row_key: bytes, sketch: bytes, current: bytes, of_page: PagePointer | None) -> Iterator[Base]:
+    def _candidates(self, row_key: bytes, current: bytes, of_page: PagePointer | None) -> Iterator[Base]:
         if self._row[0] == row_key:
             yield from reversed(self._row[1][-2:])
-        if len(sketch) == SKETCH_BYTES and self._sketched:
-            yield from self._similar(sketch)
-        elif self._last is not None:
+        if self._last is not None:
             yield self._last
         if current and self.is_usable(current):
             yield Base(current, b"", b"", PagePointer(0, row_key))
@@ -327,14 +297,6 @@ class Relatives:
             )
             if base is not None:
                 yield base
-
-    def _similar(self, sketch: bytes) -> Iterator[Base]:
-        count = len(self._sketched)
-        equal = (self._sketches[:count] == np.frombuffer(sketch_bins(sketch), np.uint8)).sum(axis=1)
-        best = np.argsort(-equal, kind="stable")[: self.level.tries]
-        for index in best.tolist():
-            if estimate(int(equal[index])) >= self.level.least_likeness:
-                yield self._sketched[index]
 
     def _of(self, pointer: PagePointer, column: Column = BODY) -> Base | None:
         """The body or text of a page, or its base if it is a delta."""

@@ -16,7 +16,6 @@ from docstore.model.capture import (
     BODY,
     CANONICAL_PAGE,
     MAIN,
-    SKETCH,
     VERDICT,
     Column,
     decode_cluster_place,
@@ -66,9 +65,6 @@ PENDING_MOVES = 20_000
 Columns = dict[Column, bytes]
 """Cell values of a capture."""
 
-TEXT_SAVING = 0.2
-"""Part of a text's bytes that a delta saves, times its similarity to the base: a text alone takes a quarter of its
-bytes, as a delta a twentieth.  So a body's delta against a page is thought to save so much of the body's text."""
 TEXT_ON_BODY = 0.12
 """Part of a text's bytes that a delta against its own body, if that is whole, saves compared with the text alone."""
 
@@ -334,7 +330,6 @@ class Relocator:
         is_shared = record.row_key != row_key and base_value is not None and not current
         if is_shared and base_value is not None and base_value != old and segment_of(base_value) not in self._old:
             return Move(column, old, base_value, name)
-        sketch = columns.get(SKETCH, INLINE_TAG)[1:]
         if record.row_key != row_key and (
             not is_shared or not self._has_owner(record.row_key, (record.family, record.qualifier), old)
         ):
@@ -354,8 +349,7 @@ class Relocator:
                 bases += self._bases(PagePointer(timestamp, row_key), record, name, raw, columns, body_base)
             text_bytes = raw_bytes_of(columns.get(MAIN, INLINE_TAG))
             if column == BODY and text_bytes > INLINE_LIMIT_BYTES:
-                likeness = (self._relatives.likeness(sketch, base) for base in bases)
-                saves = [int((TEXT_SAVING * alike - TEXT_ON_BODY) * text_bytes) for alike in likeness]
+                saves = [-int(TEXT_ON_BODY * text_bytes)] * len(bases)
         is_kept = bool(own) and not bases and not self._relatives.level.chooses and self._is_on(old, record)
         owned = record.family, record.qualifier  # a shared record stays that of its owner
         value = NewValue(pointer, owned, raw, name, bases, body=own or None, frame=frame, saves=saves)
@@ -367,7 +361,7 @@ class Relocator:
         if base is None:
             whole = Base(name, raw, new, pointer)
             if column == BODY:
-                self._relatives.add(sketch, whole, old)
+                self._relatives.add(whole, old)
             elif body is not None and body.base is None:
                 self._relatives.add_text(body.name, whole, old)
         return Move(column, old, new, name, base and base._replace(raw=b""))
@@ -388,9 +382,8 @@ class Relocator:
         if record.family == MAIN[0]:
             bases = self._relatives.texts_near(pointer.row_key, name, raw, body_base, current)
         else:
-            sketch = columns.get(SKETCH, INLINE_TAG)[1:]
             likely = self._likely_relative(pointer.row_key, pointer.timestamp, columns)
-            bases = self._relatives.near(pointer.row_key, name, raw, sketch, current, likely)
+            bases = self._relatives.near(pointer.row_key, name, raw, current, likely)
         return islice(bases, self._relatives.level.tries)
 
     def _has_owner(self, row_key: bytes, column: Column, value: bytes) -> bool:
