@@ -37,7 +37,7 @@ def memory(text: str) -> int:
     from docstore.storage.cache import parse_memory
 
     try:
-        return parse_memory(text)
+        return parse_memory(text, "a size")
     except InvalidArgument as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

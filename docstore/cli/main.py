@@ -57,7 +57,7 @@ PAGES, STORES, ARGUMENTS = "docstore.cli.page_commands", "docstore.cli.store_com
 GROUPS = {
     "store": (
         Command("init", "make a store", STORES, "docstore.cli.stores"),
-        Command("ingest", "write the pages of WARC, WACZ, Parquet, JSON Lines...", STORES, "docstore.cli.archives"),
+        Command("ingest", "write the pages of archives: WARC, Parquet, JSON Lines", STORES, "docstore.cli.archives"),
         Command("put", "write one page and print its verdict", PAGES, "docstore.cli.pages"),
         Command("delete", "delete pages or some of their cells", PAGES, "docstore.cli.pages"),
     ),

@@ -49,8 +49,8 @@ ENTRY_BYTES = 250
 """Of one entry of a cache, roughly, next to its value: key, places in the table and in the order."""
 
 
-def parse_memory(text: str | int) -> int:
-    """Bytes of a setting of memory, such as "512 MB"; a KB is 1000 bytes.
+def parse_memory(text: str | int, name: str = "memory") -> int:
+    """Bytes of a setting such as "512 MB", which errors call by its name; a KB is 1000 bytes.
 
     Raises:
         InvalidArgument: it is no size.
@@ -59,7 +59,7 @@ def parse_memory(text: str | int) -> int:
     unit = _UNITS.get(matched[2].upper()) if matched else None
     size = float(matched[1]) * unit if matched and unit else 0
     if not matched or not unit or size > MOST_BYTES:
-        raise InvalidArgument(f"a size has a number and a unit, such as 512MB or 2GB, not {text!r:.100}")
+        raise InvalidArgument(f"{name} is a number and a unit, such as 512MB or 2GB, not {text!r:.100}")
     return round(size)
 
 

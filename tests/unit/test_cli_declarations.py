@@ -58,7 +58,7 @@ def test_words_of_the_help_are_those_of_the_model() -> None:
     assert tuple(VerdictKind) == arguments.VERDICTS
     assert tuple(level.value for level in Durability) == arguments.DURABILITIES
     assert tuple(CanonicalPolicy) == store_commands.CANONICAL_POLICIES
-    assert (store_commands.TEXTS, store_commands.ENGINES) == (job.TEXTS, job.ENGINES)
+    assert store_commands.TEXTS == job.TEXTS
     assert (store_commands.APPLY, store_commands.APPLIED_KINDS) == (job.APPLY, job.APPLIED_KINDS)
     assert (*export.WRITERS, store_commands.PARQUET) == store_commands.FORMATS
     assert store_commands.BODY_LIMIT_BYTES == entries.BODY_LIMIT_BYTES

@@ -213,7 +213,7 @@ def test_annotators_are_loaded_from_python_and_others_refused(
     for path in ("annotators_here:nothing", "annotators_here:none", "no_such_module:x", "x"):
         with pytest.raises(InvalidArgument):
             load_annotator(path)
-    assert "there are entities" in run("annotate", "no_such").err
+    assert "there are domain, entities" in run("annotate", "no_such").err
     assert run("annotate").code == 2 and run("annotate", "lang", "--list", "a=b").code == 2
     assert run("annotate", "entities").code == 2
 
