@@ -8,7 +8,7 @@ Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `im
 | issue | lines of code | lines of Rust | files | tools |
 |---|---|---|---|---|
 | right answers | 700 of 900 | 1,440 of 900 | 0 of 6 | 0 |
-| the redesign (judges, index in native code, calls declared once) | fewer by 650 | 680 | fewer by 1 | 70 |
+| the redesign (judges, index in native code, calls declared once) | fewer by 840 | 680 | fewer by 1 | 70 |
 | scale (memory as a setting, the generator, the filter of rows) | 340 of 800 | 220 | 1 | 240 |
 | users (Markdown, quality, subtract, lectures, object stores, ranking) | 1,500 of 1,900 | 1,520 of 1,200 | 6 | 245 |
 | beyond one machine (Spark without a store, zeros in the log) | 640 of 900 | 0 | 6 | 165 |
@@ -23,11 +23,11 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 41_310,
-    "lines of code of the core": 30_365,
+    "lines of code of docstore/": 41_260,
+    "lines of code of the core": 30_330,
     "files of docstore/": 194,
-    "classes": 436,
-    "record types": 213,
+    "classes": 432,
+    "record types": 209,
     "calls of import_module": 5,
     "files of a put": 35,
     "classes of a put": 49,
@@ -35,8 +35,8 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 18_145,
-    "lines of tools/": 9_025,
+    "lines of Rust": 18_140,
+    "lines of tools/": 9_022,
 }
 
 
