@@ -497,14 +497,24 @@ def _changes(
 def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, ClusterPlace | None]]) -> tuple[int, int]:
     """Write the clusters that were made elsewhere; -> versions that were given, and versions that the store has.
 
+    An export does not tell visits from stored captures.  A visit shows the columns of the capture that it confirms, so
+    columns of a visit, and a canonical page that is named by the time of a visit, belong to that capture.
+
     Args:
         store: it need not be as it was when its pages were exported.
         places: row key and time of every version, and its place; None if it is alone.
     """
     reader = DocumentReader(store.table, store.opened.values)
 
+    def stored_at(row_key: bytes, timestamp: int) -> int:
+        live = store.table.capture_at(row_key, timestamp)
+        return timestamp if live is None else live.source or timestamp
+
     def changes() -> Iterator[tuple[bytes, int, Mapping[Column, bytes | None]]]:
-        for row_key, timestamp, place in places:
+        for row_key, shown_at, place in places:
+            timestamp = stored_at(row_key, shown_at)
+            if place is not None:
+                place = place._replace(timestamp=stored_at(place.row_key, place.timestamp))
             verdict = None if place else reader.value(row_key, capture.VERDICT, timestamp)
             if verdict and capture.decode_verdict(verdict).kind in SAME_PAGE:
                 place = ClusterPlace(row_key, timestamp, 1.0)  # it replaces the verdict, as in `sweep.job`

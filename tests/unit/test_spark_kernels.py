@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 
 import docstore
+from docstore.archives.selection import Selection
 from docstore.cli.main import main
 from docstore.dedup.kernel import Kernel
+from docstore.model.capture import ClusterPlace
 from docstore.model.types import Page
 from docstore.sweep.candidates import candidates
+from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.kernels import TextRule, sets_of_texts
+from docstore.sweep.pages import take_places
 from tests.pages import changed, page, words
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[spark]'")
@@ -210,6 +214,25 @@ def test_a_store_takes_back_the_clusters_of_its_export(tmp_path: Path, capsys: p
     pq.write_table(pa.table({"url": ["http://a.example/"]}), tmp_path / "other.parquet")
     assert main([*command[:-1], str(tmp_path / "other.parquet")]) == 2
     assert "expected columns url, timestamp" in capsys.readouterr().err
+
+
+def test_the_cluster_of_a_visit_is_that_of_the_capture_that_it_confirms(tmp_path: Path) -> None:
+    """An export has visits as captures: the later one, which sweeps name, is a visit here."""
+    urls = ["http://a.example/", "http://b.example/"] * 2
+    pages = [Page(url, page(words(1, 100)), fetched_at=T0 + at * 1_000_000) for at, url in enumerate(urls)]
+    with docstore.open(tmp_path / "s", create=True) as store:
+        list(store.put_pages(pages))
+        sweep(store, SweepOptions())
+        names = ["url", "timestamp", "cluster", "canonical"]
+        swept = store.to_arrow(names, Selection(versions=None)).read_all().to_pylist()
+    with docstore.open(tmp_path / "t", create=True) as store:
+        list(store.put_pages(pages))
+        keys = [store.cells.row_key(url) for url in urls]
+        place = ClusterPlace(keys[0], T0 + 2_000_000, 1.0)
+        places = [(keys[at], T0 + at * 1_000_000, place) for at in (2, 3)]
+        assert take_places(store, places) == (2, 2)
+        assert store.to_arrow(names, Selection(versions=None)).read_all().to_pylist() == swept
+    assert len(swept) == 4 and len({row["cluster"] for row in swept}) == 1
 
 
 def test_a_failure_of_spark_names_the_error_of_the_executor() -> None:
