@@ -38,12 +38,12 @@ def open_backend(
 
 
 def names_server(address: str | Path) -> bool:
-    """Whether an address is that of a server, for `docstore.connect`, and not of a store."""
+    """Whether an address names a server, for `docstore.connect`, and not a store."""
     return str(address).lower().startswith(("http://", "https://", "unix:"))
 
 
 def names_directory(address: str | Path) -> bool:
-    """Whether an address is a path, and not that of a server or of another backend."""
+    """Whether an address is a path: it names neither a server nor another backend."""
     return not names_server(address) and _SCHEME.match(str(address)) is None
 
 

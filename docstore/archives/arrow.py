@@ -428,7 +428,7 @@ def _rows(store: Store, selection: Selection, column: capture.Column) -> Iterato
 
 
 def _place(store: Store, row_key: bytes, timestamp: int, cells: Mapping[int, bytes]) -> ClusterPlace | None:
-    """The place of a capture in a cluster; of one that repeats an earlier one, the place of that one."""
+    """The place of a capture in a cluster.  A capture that repeats an earlier one has the place of the earlier one."""
     if timestamp in cells:
         return capture.decode_cluster_place(cells[timestamp])
     if not any(earlier < timestamp for earlier in cells):

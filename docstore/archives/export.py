@@ -330,7 +330,7 @@ class WarcExport(PageWriter):
         self._on_record = on_record
         self._seen: dict[bytes, tuple[str, str]] = {}
         self._last = ("", "")
-        """URL and date of the last page that was written as it was recorded: what a 304 of that URL confirms."""
+        """URL and date of the last page that was written as it was recorded.  A 304 of that URL confirms this page."""
         self._software = software
         self._began = False
 

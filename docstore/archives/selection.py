@@ -69,7 +69,7 @@ class NoteCondition(NamedTuple):
 
     @classmethod
     def alternatives(cls, condition: str) -> list[NoteCondition]:
-        """Parse conditions with `or` between them, of which one must hold."""
+        """Parse conditions with `or` between them; one of them must hold."""
         return [cls.parse(part) for part in _OR.split(condition)]
 
     @property

@@ -38,6 +38,8 @@ from docstore.store import DocumentStore, open_store
 if TYPE_CHECKING:
     from docstore.archives.wacz import CdxjIndex
     from docstore.attach import Store
+
+
 # --- docstore ingest
 
 
@@ -343,7 +345,7 @@ def _conditions(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _write_dropped(store: Store, selection: Selection, file: str) -> None:
-    """List the selected pages that a collapsed export leaves out: URL, that of the page that stays, similarity."""
+    """List the selected pages that a collapsed export leaves out: URL, URL of the page that stays, similarity."""
     stay = survivors(store, selection)
     with open_output(file) as stream:
         for row_key, timestamp in selected(store, replace(selection, collapse=False)):

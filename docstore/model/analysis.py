@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.model.format import SKETCH_BIN_BITS
-
 BITS: Final = 64
 """Bits of a simhash."""
 BINS: Final = 256
@@ -86,12 +84,3 @@ class Analysis(NamedTuple):
     def main(self) -> str:
         """The extracted text: words as shown, one block a line; decoded at each call."""
         return self.main_bytes.decode("utf-8", "surrogatepass")
-
-
-def estimate(equal: int, bins: int = BINS) -> float:
-    """Estimate of the Jaccard coefficient of two sets from so many equal bins of their sketches.
-
-    One in 16 unequal bins agrees by chance, which is taken out; standard deviation about 0.033 at J = 0.5.
-    """
-    by_chance = 2.0**-SKETCH_BIN_BITS
-    return max(0.0, (equal / bins - by_chance) / (1 - by_chance))

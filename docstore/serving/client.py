@@ -464,10 +464,7 @@ class RemoteCells:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    @staticmethod
-    def row_key(url_or_row_key: str | bytes) -> bytes:
-        """See `CellStore.row_key`."""
-        return url_or_row_key if isinstance(url_or_row_key, bytes) else keys.row_key(url_or_row_key)
+    row_key = staticmethod(CellStore.row_key)
 
     def slices(
         self,

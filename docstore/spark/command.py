@@ -20,11 +20,11 @@ version; DIR/fingerprints, which --against takes; DIR/errors, what was damaged
 or refused; and with --kept DIR/kept, the pages that stay.  DIR/_work can be removed then."""
 POLICIES = tuple(str(policy) for policy in CanonicalPolicy if policy is not CanonicalPolicy.MOST_ANCHORS)
 SETTINGS = {"spark.checkpoint.compress": "true", "spark.cleaner.referenceTracking.cleanCheckpoints": "true"}
-"""Of a session that this program starts."""
+"""Settings of a session that this program starts."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The arguments."""
+    """Return the parser of the command line."""
     result = argparse.ArgumentParser("docstore-spark", description=DESCRIPTION)
     result.formatter_class = argparse.RawDescriptionHelpFormatter
     declare(result, "paths PATH+", "Parquet files of pages, folders or patterns, of any file system that Spark reads")

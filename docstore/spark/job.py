@@ -48,18 +48,18 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.session.timeZone": "UTC",
 }
-"""That a sweep needs; they can be set while Spark runs."""
+"""Settings that a sweep needs.  They can be set while Spark runs."""
 READ = ("url", "fetched_url", "body", "text", "timestamp", "date", "status", "headers")
 """Columns of Parquet files of pages."""
 TABLE_BITS = 56
-"""A number of a version has the number of its table above so many bits."""
+"""The number of a version is its number in its table, with the number of the table above these bits."""
 TABLES = 1 << (63 - TABLE_BITS)
 FORMAT = 1
-"""Of the table of fingerprints; the column `made_by` has it with the rule of texts."""
+"""Number of the format of the table of fingerprints.  The column `made_by` holds it, with the rule of texts."""
 ROUNDS = 100
 BLOCK_BITS = 12
-"""Pairs of so many bits of first numbers are verified together.  Neighbours by number are pages of one site, so a text
-that many of them are paired with is sent once."""
+"""Pairs whose first numbers are equal but for these low bits are verified together.  Neighbouring numbers are pages of
+one site, so a text that is paired with many of them is sent once."""
 _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception): ")
 
 

@@ -21,8 +21,6 @@ MOST_LISTED = 1000
 """Only the first values are listed."""
 
 Value = TypeVar("Value")
-
-
 RESTORE = "fetch the page again and run `docstore check --repair`, or restore it from a backup"
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.model.analysis import BAND_WIDTH, BANDS, BINS, IN_ORDER, SAMPLE_LIMIT, SAMPLE_MODULUS, estimate
+from docstore.model.analysis import BAND_WIDTH, BANDS, BINS, IN_ORDER, SAMPLE_LIMIT, SAMPLE_MODULUS
 from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BIN_BITS
 from docstore.model.sets import Numbers, Sets
 
@@ -258,7 +258,8 @@ def similarity(first: bytes, second: bytes) -> float:
         return 0.0
     differ = np.frombuffer(first, np.uint8, offset=1) ^ np.frombuffer(second, np.uint8, offset=1)
     equal = np.count_nonzero(differ & _KEPT == 0) + np.count_nonzero(differ >> SKETCH_BIN_BITS == 0)
-    return estimate(int(equal), 2 * len(differ))
+    by_chance = 2.0**-SKETCH_BIN_BITS
+    return max(0.0, (int(equal) / (2 * len(differ)) - by_chance) / (1 - by_chance))
 
 
 # --- Simhash: features -> one fingerprint whose bits agree as the features do

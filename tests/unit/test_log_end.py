@@ -132,6 +132,7 @@ def test_a_file_that_is_no_log_of_leveldb_is_left_alone(tmp_path: Path) -> None:
     LevelDBEngine(tmp_path / "e", create=True).close()
     (tmp_path / "e" / "old.log").write_bytes(bytes(20) + b"x")
     LevelDBEngine(tmp_path / "e").close()
+    assert (tmp_path / "e" / "old.log").read_bytes() == bytes(20) + b"x"
 
 
 def test_a_log_that_cannot_be_read_is_an_error_of_storage(tmp_path: Path) -> None:

@@ -1,15 +1,16 @@
 """The end of LevelDB's log after a power loss: a block in it may never have reached the disk.
 
-LevelDB replays a log up to an end that is cut, but refuses one that has zeros inside, or leaves out what they cover and
-goes on behind them.  Such a block can be only in what
-was written after the last fsync.  So the log may be cut before it, unless a commit behind it shows that the block was
-synced: then it is damage, and nothing is cut.  Its format: github.com/google/leveldb, doc/log_format.md; the payload of
-a record is a batch of LevelDB, in which a commit has the row of counters.
+LevelDB replays a log up to an end that is cut.  A log that has zeros inside is refused, or LevelDB leaves out what the
+zeros cover and goes on behind them.  Such a block can lie only in what was written after the last fsync.  So the log
+may be cut before it, unless a commit behind it shows that the block was synced: then it is damage, and nothing is cut.
+The format is described in github.com/google/leveldb, doc/log_format.md.  The payload of a record is a batch of LevelDB;
+the batch of a commit has the row of counters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
@@ -26,7 +27,7 @@ _HEAD: Final = Struct("<IHB")
 """Masked CRC-32C of type and payload, length of the payload, type."""
 _FULL, _FIRST, _LAST = 1, 2, 4
 _SEQUENCE_BYTES: Final = 12
-"""Before the keys of a batch: its sequence number, and how many they are."""
+"""A batch begins with its sequence number and the count of its keys."""
 _LEAST_ZEROS: Final = bytes(8)
 """A block may be lost from the last synced byte in its sector on, or up to the end of the file.  Batches have up to 7
 zeros together, in their sequence number; other damage is not taken for a block that never reached the disk."""
@@ -35,21 +36,22 @@ _COUNTERS: Final = (
 )
 
 
-def _crc_table() -> Iterator[int]:
+@cache
+def _crc_table() -> tuple[int, ...]:
+    """The table of CRC-32C.  It is made at its first use: only an open after a power loss needs it."""
+    table = []
     for number in range(256):
         for _ in range(8):
             number = number >> 1 ^ (0x82F63B78 if number & 1 else 0)
-        yield number
-
-
-_CRC_TABLE: Final = tuple(_crc_table())
+        table.append(number)
+    return tuple(table)
 
 
 def _masked_crc(data: bytes) -> int:
-    """CRC-32C as LevelDB stores it; in Python, because it is needed after a power loss alone."""
-    crc = 0xFFFFFFFF
+    """CRC-32C as LevelDB stores it.  It is computed in Python, because only an open after a power loss needs it."""
+    crc, table = 0xFFFFFFFF, _crc_table()
     for byte in data:
-        crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
     crc ^= 0xFFFFFFFF
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 

@@ -24,9 +24,10 @@ from docstore.model.format import ENGINE_END_KEY, ROW_FILTER_FILE, ROW_FILTER_MA
 from docstore.storage.files import Files
 
 KEYS_A_ROW = 64
-"""Keys that a write reads for each row that it writes: in a store of a million pages, until 10,000 are written."""
+"""Keys that a write reads for each row that it writes, until all keys are read: in a store of a million pages that is
+so after 10,000 writes."""
 SAVED_BYTES = 256 << 10
-"""Of a filter that is saved: it has 110,000 rows or more.  The keys of fewer are soon read again."""
+"""A smaller filter, of fewer than 110,000 rows, is not saved: its keys are soon read again."""
 _NEVER = ENGINE_END_KEY * 2
 
 
