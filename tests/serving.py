@@ -20,11 +20,25 @@ from docstore.serving.wire import FrameKind, FrameReader
 from docstore.store import DocumentStore, open_store
 
 START_SECONDS = 30.0
+LOG_SECONDS = 30.0
 
 
 def http_client(url: str, timeout: float = 30, **named: Any) -> httpx.Client:
     """A client that reads no certificates: that takes as long as many requests."""
     return httpx.Client(base_url=url, timeout=timeout, verify=False, **named)
+
+
+class Written(io.StringIO):
+    """A stream that says when something is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = threading.Condition()
+
+    def write(self, text: str) -> int:
+        with self.changed:
+            self.changed.notify_all()
+            return super().write(text)
 
 
 @dataclass
@@ -33,14 +47,16 @@ class Serving:
 
     Attributes:
         store: that it serves.
-        log: what it wrote, line by line.
+        log: into which it writes.
+        written: what the log has written to its stream; a thread writes it, so `logged` waits for it.
         http: a client of its port.
         local: a client of its socket.
         server: it says where it listens.
     """
 
     store: DocumentStore
-    log: io.StringIO
+    log: Log
+    written: Written
     http: httpx.Client
     local: httpx.Client
     server: Server
@@ -50,6 +66,14 @@ class Serving:
     @property
     def port(self) -> int:
         return int(self.server.url.rpartition(":")[2])
+
+    def logged(self) -> str:
+        """All lines that were logged until now, and one that this call logs."""
+        mark = f"read after {len(self.written.getvalue())} characters"
+        self.log.write(mark)
+        with self.written.changed:
+            assert self.written.changed.wait_for(lambda: mark in self.written.getvalue(), LOG_SECONDS)
+        return self.written.getvalue()
 
     def client(self, **named: Any) -> httpx.Client:
         """One more client of its port."""
@@ -78,7 +102,7 @@ def serving(folder: Path, *, limits: Limits | None = None, **named: Any) -> Iter
             errors.append(error)
             ready.set()
 
-    written = io.StringIO()
+    written = Written()
     log = Log(written)
     with open_store(folder, create=True, durability="flush") as store:
         server = Server(store, settings, log)
@@ -93,7 +117,7 @@ def serving(folder: Path, *, limits: Limits | None = None, **named: Any) -> Iter
             http_client(server.url) as http,
             http_client("http://docstore", transport=transport) as local,
         ):
-            made = Serving(store, written, http, local, server, thread)
+            made = Serving(store, log, written, http, local, server, thread)
             try:
                 yield made
             finally:

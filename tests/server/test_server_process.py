@@ -239,6 +239,6 @@ def test_a_full_disk_is_seen_from_outside(small_disk: Path, route: str) -> None:
         (small_disk / "ballast").unlink()
         assert seen() == (200, "0.0", False)
         assert put(100) == 200
-    events = [json.loads(line) for line in served.log.getvalue().splitlines()]
+    events = [json.loads(line) for line in served.written.getvalue().splitlines()]
     assert [one["state"] for one in events if one["event"] == "writes"] == ["failing", "working"]
     assert [bool(one.get("error")) for one in events if one["event"] == "writes"] == [True, False]

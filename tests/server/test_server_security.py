@@ -281,7 +281,7 @@ def test_no_token_is_in_the_log(guarded: Serving) -> None:
     guarded.http.get("/v1/stats", headers={"authorization": "Bearer wrong-token-of-somebody"})
     guarded.http.get("/v1/metrics")
     for secret in (READ, WRITE, ADMIN, "wrong-token-of-somebody"):
-        assert secret not in guarded.log.getvalue()
+        assert secret not in guarded.logged()
 
 
 def test_a_token_file_is_read_with_care(tmp_path: Path) -> None:
@@ -431,7 +431,7 @@ def test_what_is_no_http_gets_no_traceback(served: Serving) -> None:
     ):
         answer = said(served, raw + b"\r\n\r\n")
         assert b"Traceback" not in answer and not answer.startswith(b"HTTP/1.1 5")
-    assert '"bug"' not in served.log.getvalue()
+    assert '"bug"' not in served.logged()
 
 
 def test_waiting_bodies_are_bounded(served: Serving) -> None:
@@ -462,10 +462,10 @@ def test_one_who_takes_no_answer_is_cut_off(served: Serving) -> None:
         one.sendall(COLLAPSE.replace(b"collapse", b"cells/scan") + b"Content-Length: %d\r\n\r\n" % len(ask) + ask)
         assert served.http.get("/v1/schema").status_code == 200
         for _ in range(20_000):  # looks until it is cut off, for half a second and more
-            if "did not take its answer" in served.log.getvalue():
+            if "did not take its answer" in served.logged():
                 break
             assert served.http.get("/healthz").status_code == 200
-        assert "did not take its answer" in served.log.getvalue()
+        assert "did not take its answer" in served.logged()
     assert served.http.get("/v1/schema").status_code == 200
 
 
@@ -485,7 +485,7 @@ def test_streams_are_bounded_and_one_that_is_cut_off_is_no_fault(tmp_path: Path)
                 if status == 200:
                     break
             assert status == 200
-        assert "Traceback" not in served.log.getvalue()
+        assert "Traceback" not in served.logged()
 
 
 def test_scans_without_finds_give_their_end(served: Serving) -> None:
@@ -556,7 +556,7 @@ def test_numbers_beyond_all_bounds_are_refused(served: Serving) -> None:
 
 
 def log_lines(served: Serving) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in served.log.getvalue().splitlines()]
+    return [json.loads(line) for line in served.logged().splitlines()]
 
 
 def test_the_log_is_one_object_a_line(served: Serving) -> None:
