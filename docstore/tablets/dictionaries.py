@@ -217,6 +217,9 @@ def decode_dictionary(raw: bytes, path: str = "") -> bytes:
 STAGES = ((128 << 10, 1), (4 << 20, 8), (32 << 20, 32))
 """After so many bytes of values, a scope gets a dictionary of one piece in so many: 128 KB of whole pages, then 512 KB
 and 1 MB of 1 KB pieces.  Packed, each is under 3% of the values that it serves."""
+LASTING_STAGE = 2
+"""From this stage on a compaction at `fast` keeps a dictionary: one of all pages would be twice as long at most, and
+save 1% at most; one of the first 128 KB of a scope is worth another, which saves up to a quarter."""
 PASSING_PACK_LEVEL = 3
 """zstd level of all dictionaries but the last of a scope, which has PACK_LEVEL: they serve few pages, and compaction
 makes others.  In a write of 3,444 pages it saves 7 us a page against level 6, and costs .14% of the raw bytes."""
@@ -615,9 +618,9 @@ class TabletDictionaries:
         self._prepared[column, False] = dictionary
 
     def wants_sample(self, row_key: bytes, column: Column) -> bool:
-        """Whether to sample a value for a new dictionary: its site has none, its tablet none of the last stage."""
-        is_last = self._kept.get(self._prefix + _column_name(column), b"\0")[0] == len(STAGES)
-        return not is_last and not self._checksum_of_site(row_key, column)
+        """Whether to sample a value for a new dictionary: its site has none, its tablet none that lasts."""
+        lasts = self._kept.get(self._prefix + _column_name(column), b"\0")[0] >= LASTING_STAGE
+        return not lasts and not self._checksum_of_site(row_key, column)
 
     def checksum(self, row_key: bytes, column: Column) -> bytes:
         """Names the dictionary for a value of a row; b"" if there is none."""
@@ -634,16 +637,16 @@ class TabletDictionaries:
     def plan(self) -> Plan:
         """The plan that sets the tablet's new dictionaries, and removes all that are not kept.
 
-        A site whose dictionary was of the last stage keeps it while it has pages; others sample again.
+        A site keeps a dictionary that lasts while it has pages; others sample again.
         """
         plan = Plan(map(_row, self._made, self._made.values()))
         sites = DICTIONARY_ROW_PREFIX + b"site "
         start, end = self._tablet.start, self._tablet.end
         for row in self._engine.scan("meta", sites + start, sites + (b"\xff" if end is None else end)):
             site = row.row_key[len(sites) :].rpartition(b" ")[0]
-            is_last = any(cell.value[0] == len(STAGES) for cell in row.cells)
+            lasts = any(cell.value[0] >= LASTING_STAGE for cell in row.cells)
             pages = self._engine.scan("pages", site, site + b"\xff", ReadSpec(keys_only=True, cell_limit=1))
-            if not (self._of_sites and is_last and next(pages, None)):
+            if not (self._of_sites and lasts and next(pages, None)):
                 plan.rows.append(RowMutations("meta", row.row_key, [DeleteRow()]))
         for row in self._engine.scan("meta", self._prefix, self._prefix + b"\xff", ReadSpec(keys_only=True)):
             if row.row_key not in self._made and row.row_key not in self._kept:

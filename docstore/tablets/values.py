@@ -270,10 +270,10 @@ class LocalValues:
 
     def stored_record(self, cell_value: bytes) -> Record:
         """The record of a value that is in a segment."""
-        ref = parse_cell_value(cell_value).ref
-        if ref is None:
+        place = docstore_native.value_place(cell_value)
+        if place is None:
             raise InvalidArgument("this value is in its cell: take it from the cell value")
-        return self.records.read(ref)
+        return self.records.read_at(*place)
 
     def value_of(self, cell_value: bytes, record: Record, body: tuple[bytes, bytes] = (b"", b"")) -> bytes:
         """Decode the record of a value.

@@ -353,10 +353,10 @@ def test_compaction_copies_records_whose_dictionary_stays_and_encodes_the_others
     assert list(check(store.opened)) == []
 
 
-def test_a_site_keeps_a_dictionary_of_the_last_stage_until_its_pages_are_gone(
+def test_a_site_keeps_a_lasting_dictionary_until_its_pages_are_gone(
     store: DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dictionaries, "STAGES", STAGES[:1])
+    monkeypatch.setattr(dictionaries, "LASTING_STAGE", 1)
     given, later = pages(1, 12), pages(1, 2, start=50)
     list(store.put_pages([*pages(2, 1), *given]))
     own = record_of(store, given[-1].url).related
