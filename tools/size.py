@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple
@@ -60,9 +59,14 @@ def lines_of_code(paths: list[Path]) -> int:
 
 
 @functools.cache
+def tree(path: Path) -> ast.Module:
+    """The tree of a file, which is parsed once for all figures and for all house rules."""
+    return ast.parse(path.read_bytes())
+
+
+@functools.cache
 def _nodes(path: Path) -> tuple[ast.AST, ...]:
-    """Every node of a file's tree: a file is parsed once for all figures."""
-    return tuple(ast.walk(ast.parse(path.read_bytes())))
+    return tuple(ast.walk(tree(path)))
 
 
 @functools.cache
@@ -77,14 +81,6 @@ def _code_lines(path: Path) -> int:
         elif isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str):
             prose.update(range(node.lineno, (node.end_lineno or 0) + 1))
     return len(lines - prose)
-
-
-def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every statement of a tree, nested ones too.  Expressions, which are most of a tree, are left out."""
-    for field in ("body", "handlers", "cases", "orelse", "finalbody"):
-        for inner in getattr(tree, field, ()):
-            yield inner
-            yield from statements(inner)
 
 
 def calls_of(name: str, paths: list[Path]) -> int:

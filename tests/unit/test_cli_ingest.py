@@ -148,6 +148,14 @@ def test_reject_applies_only_to_exact_and_is_listed(run: Terminal, crawl: Path, 
     assert run("get", "https://b.example/").code == 1
 
 
+class Cut(io.BytesIO):
+    def read(self, size: int | None = -1, /) -> bytes:
+        taken = super().read(size)
+        if not taken:
+            raise KeyboardInterrupt
+        return taken
+
+
 def test_the_list_of_rejected_pages_is_complete_after_an_interrupted_run(
     run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,13 +163,6 @@ def test_the_list_of_rejected_pages_is_complete_after_an_interrupted_run(
     crawl, rejects = warc(tmp_path / "copies.warc.gz", pages), tmp_path / "rejects.jsonl"
     words = ("ingest", "--policy", "exact=reject-any", "--rejected", str(rejects), "--json")
     rejects.write_text("of an earlier run")
-
-    class Cut(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            taken = super().read(size)
-            if not taken:
-                raise KeyboardInterrupt
-            return taken
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Cut(crawl.read_bytes())))
     assert run(*words, "-").code == 130
@@ -253,13 +254,6 @@ def test_a_missing_file_is_refused_before_anything_is_written(run: Terminal, cra
 def test_an_interrupted_run_leaves_a_consistent_store_that_the_same_run_completes(
     run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Cut(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            taken = super().read(size)
-            if not taken:
-                raise KeyboardInterrupt
-            return taken
-
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Cut(crawl.read_bytes())))
     answer = run("ingest", "-", "--json")
     assert (answer.code, answer.out) == (130, "")

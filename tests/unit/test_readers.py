@@ -6,7 +6,6 @@ The feeds are written as WordPress, Drupal, Hugo, GitHub and arXiv emit them, an
 
 from __future__ import annotations
 
-import ast
 import gzip
 import json
 import resource
@@ -678,32 +677,6 @@ def test_an_archive_of_feeds_is_ingested_with_the_vocabulary_of_the_store(tmp_pa
             assert [(one.qualifier, one.value) for one in row.cells] == [(b"http://a.example/x/feed", text.encode())]
     with docstore.open(tmp_path / "s") as store:
         assert store.schema == schema
-
-
-# --- the owner's packages
-
-
-PLACES = {
-    "plyvel": {"docstore/tablets/engines/leveldb.py"},
-    "zstandard": {"docstore/tablets/codec.py", "docstore/archives/source.py"},
-    "msgpack": {"docstore/model/capture.py", "docstore/storage/schema.py"},
-    "mmh3": {"docstore/tablets/manifest.py"},
-}
-"""The packages of the owner, and where each is used."""
-
-
-def test_each_package_of_the_owner_is_used_at_a_named_place() -> None:
-    root = Path(docstore.__file__).parent
-    found: dict[str, set[str]] = {package: set() for package in PLACES}
-    for path in root.rglob("*.py"):
-        source = path.read_text("utf-8")
-        for node in ast.walk(ast.parse(source)) if any(package in source for package in PLACES) else ():
-            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            for package in {name.partition(".")[0] for name in names} & PLACES.keys():
-                found[package].add(path.relative_to(root.parent).as_posix())
-    for package, places in PLACES.items():
-        assert places <= found[package], package
 
 
 @pytest.mark.parametrize(

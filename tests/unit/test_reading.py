@@ -34,6 +34,7 @@ from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.types import Page, Schema
 from docstore.reports.check import check
 from docstore.storage.writes import Anchor, Prepared
+from docstore.store import DocumentStore
 from docstore.writing.prepare import Preparer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -126,11 +127,10 @@ def test_shared_samples_give_the_same_report_with_and_without_a_reader(tmp_path:
     assert reports[0]["error_count"] > 100 // stride(20)
 
 
-def test_dry_run_with_a_second_process_writes_nothing(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "s", create=True) as store:
-        with store.dry_run() as trial:
-            assert ingest(trial, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192
-        assert list(store.cells.scan()) == []
+def test_dry_run_with_a_second_process_writes_nothing(store: DocumentStore) -> None:
+    with store.dry_run() as trial:
+        assert ingest(trial, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192
+    assert list(store.cells.scan()) == []
 
 
 # --- when a process is started
@@ -170,11 +170,10 @@ def test_second_process_is_started_only_for_large_files_and_several_cores(
     assert len(started) == expected
 
 
-def test_zero_threads_are_refused(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "s", create=True) as store:
-        for reader in (False, True):
-            with pytest.raises(InvalidArgument, match="threads must be at least 1, not 0"):
-                ingest(store, [str(SAMPLE)], IngestOptions(threads=0, reader=reader))
+def test_zero_threads_are_refused(store: DocumentStore) -> None:
+    for reader in (False, True):
+        with pytest.raises(InvalidArgument, match="threads must be at least 1, not 0"):
+            ingest(store, [str(SAMPLE)], IngestOptions(threads=0, reader=reader))
 
 
 def test_a_stream_is_read_in_this_process(tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

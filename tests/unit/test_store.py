@@ -12,6 +12,7 @@ from pages import changed, page, words
 import docstore
 from docstore import InvalidArgument, Page, Policy, Previous, StoreUnavailable, VerdictKind
 from docstore.reports.check import check
+from docstore.store import DocumentStore
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 DAY = 86_400_000_000
@@ -129,19 +130,18 @@ def test_any_number_of_threads_gives_the_same_store(tmp_path: Path) -> None:
     assert dumps[0] == dumps[1] == dumps[2]
 
 
-def test_a_verdict_longer_than_a_cell_takes_comes_back_and_so_do_long_headers(tmp_path: Path) -> None:
+def test_a_verdict_longer_than_a_cell_takes_comes_back_and_so_do_long_headers(store: DocumentStore) -> None:
     url = "https://a.example/" + "x" * 700
     headers = (*HTML, ("x-long", "y" * 700))
     text = words(17, 120)
-    with docstore.open(tmp_path / "s", create=True) as store:
-        pages = [Page(url, page(text), 200, headers, T0), Page("https://b.example/", page(text), 200, headers, T0)]
-        results = list(store.put_pages(pages))
-        assert (results[1].verdict.kind, results[1].verdict.of_url) == (VerdictKind.EXACT, url)
-        known = list(store.put_pages(pages))
-        assert [(r.stored, r.verdict) for r in known] == [("known", r.verdict) for r in results]
-        found = store.get("https://b.example/")
-        assert found is not None and found.newest.headers == headers
-        assert list(check(store.opened)) == []
+    pages = [Page(url, page(text), 200, headers, T0), Page("https://b.example/", page(text), 200, headers, T0)]
+    results = list(store.put_pages(pages))
+    assert (results[1].verdict.kind, results[1].verdict.of_url) == (VerdictKind.EXACT, url)
+    known = list(store.put_pages(pages))
+    assert [(r.stored, r.verdict) for r in known] == [("known", r.verdict) for r in results]
+    found = store.get("https://b.example/")
+    assert found is not None and found.newest.headers == headers
+    assert list(check(store.opened)) == []
 
 
 @pytest.mark.parametrize("stored", ["rejected", "confirmed"])
