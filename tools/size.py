@@ -190,13 +190,14 @@ def caches_of_a_put() -> list[str]:
             if one.cache_info()[:2] != counts
         ]
         for holder in gc.get_objects():
-            names = vars(holder).items() if hasattr(holder, "__dict__") and _is_ours(holder) else ()
+            names = vars(holder).items() if _is_ours(type(holder)) and hasattr(holder, "__dict__") else ()
             found += [f"{type(holder).__qualname__}.{name}" for name, value in names if id(value) in asked]
     return sorted(set(found))
 
 
-def _is_ours(holder: object) -> bool:
-    return str(type(holder).__module__).startswith("docstore") and not isinstance(holder, type)
+@functools.cache
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("docstore") and not issubclass(kind, type)
 
 
 def keys_of_a_put() -> tuple[int, int]:

@@ -204,8 +204,7 @@ def test_a_dry_run_writes_no_anchor(store: DocumentStore) -> None:
 # --- at the terminal
 
 
-def test_ingest_writes_anchors_and_get_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = Terminal(tmp_path / "store", capsys)
+def test_ingest_writes_anchors_and_get_reads_them(run: Terminal, tmp_path: Path) -> None:
     body = linking("Some words", '<a href="https://t.example/x">Café  menu</a>')
     archive = warc(tmp_path / "a.warc.gz", [("https://a.example/", "2024-05-01T00:00:00Z", body)])
     assert run("ingest", os.fspath(archive), "--create").code == 0

@@ -27,10 +27,9 @@ KEYS = {
 
 
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    terminal = Terminal(tmp_path / "store", capsys)
-    assert terminal("init").code == 0
-    return terminal
+def run(run: Terminal) -> Terminal:
+    assert run("init").code == 0
+    return run
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ from docstore.version import __version__
 DOCSTORE = [sys.executable, "-m", "docstore.cli"]
 
 
-@pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(tmp_path / "store", capsys)
-
-
 def test_help_lists_every_command(run: Terminal) -> None:
     answer = run.bare("--help")
     assert answer.code == 0

@@ -45,11 +45,6 @@ def s3(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return server
 
 
-@pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(tmp_path / "store", capsys)
-
-
 def crawl(path: Path, first: int, count: int = 3) -> bytes:
     """A WARC file of pages that are all different."""
     pages = [

@@ -623,11 +623,10 @@ def test_one_process_updates_at_a_time(store: DocumentStore) -> None:
 # --- the terminal
 
 
-def test_index_and_search_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_index_and_search_on_the_terminal(run: Terminal, tmp_path: Path) -> None:
     with open_store(tmp_path / "store", create=True) as store:
         for url, (title, lang, text) in PAGES.items():
             put(store, url, text, title, lang=lang)
-    run = Terminal(tmp_path / "store", capsys)
     assert run("index", "--json").object()["added"] == len(PAGES)
     shown = run("search", "stack", "buffer", "--limit", "1")
     assert "Stack buffers" in shown.out

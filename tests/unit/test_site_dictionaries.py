@@ -89,20 +89,21 @@ def own_dictionary(store: DocumentStore, site: int) -> bytes:
     return record_of(store, given[-1].url).related
 
 
-def test_prepared_dictionaries_are_bounded_in_bytes(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepared_dictionaries_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SHARES, "prepared dictionaries", (2 * ROOM_OF_ONE / MB, 0))
     monkeypatch.setattr(dictionaries, "LOADS_IN_STOCK", 0)
     sites = range(1, 5)
-    own = [own_dictionary(store, site) for site in sites]
-    later = [one for site in sites for one in pages(site, 1, start=100)]
-    results = list(store.put_pages(later))
-    assert {result.stored for result in results} == {"body"}
-    used = [record_of(store, one.url).related for one in later]
-    assert used[-1] == own[-1] != b"", "the last site's dictionary is held"
-    assert used[1] != own[1] != b"", "the second site's was pushed out, and nothing was earned to load it"
-    for one in later:
-        document = store.get(one.url)
-        assert document is not None and document.body == one.body
+    with docstore.open(tmp_path / "s", create=True) as store:
+        own = [own_dictionary(store, site) for site in sites]
+        later = [one for site in sites for one in pages(site, 1, start=100)]
+        results = list(store.put_pages(later))
+        assert {result.stored for result in results} == {"body"}
+        used = [record_of(store, one.url).related for one in later]
+        assert used[-1] == own[-1] != b"", "the last site's dictionary is held"
+        assert used[1] != own[1] != b"", "the second site's was pushed out, and nothing was earned to load it"
+        for one in later:
+            document = store.get(one.url)
+            assert document is not None and document.body == one.body
 
 
 def test_pages_earn_an_evicted_dictionary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +126,7 @@ def held_now() -> tuple[int, int]:
     return samples, sum(one.memory_bytes for one in found if isinstance(one, Dictionary))
 
 
-def test_pages_of_alternating_sites_take_no_more_memory(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_of_alternating_sites_take_no_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, samples of 256 scopes were cached, and dictionaries were counted without their tables."""
     bounds = 3 * ROOM_OF_ONE, 2 * ROOM_OF_ONE
     monkeypatch.setitem(SHARES, "samples", (bounds[0] / MB, 0))
@@ -133,15 +134,16 @@ def test_pages_of_alternating_sites_take_no_more_memory(store: DocumentStore, mo
     gc.collect()
     before = held_now()
     most = (0, 0)
-    for site in range(24):
-        list(store.put_pages(pages(site, 4 if site % 3 else 7)))
-        samples, prepared = held_now()
-        most = max(most[0], samples - before[0]), max(most[1], prepared - before[1])
-    assert most <= bounds and most[1] <= bounds[1]
-    assert most[0] > bounds[0] // 2, "samples are held"
-    last = pages(23, 8)[-1]
-    list(store.put_pages([last]))
-    assert store.get(last.url) is not None
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        for site in range(24):
+            list(store.put_pages(pages(site, 4 if site % 3 else 7)))
+            samples, prepared = held_now()
+            most = max(most[0], samples - before[0]), max(most[1], prepared - before[1])
+        assert most <= bounds and most[1] <= bounds[1]
+        assert most[0] > bounds[0] // 2, "samples are held"
+        last = pages(23, 8)[-1]
+        list(store.put_pages([last]))
+        assert store.get(last.url) is not None
 
 
 @pytest.mark.parametrize("stride_pieces", [0, 8])
