@@ -293,7 +293,7 @@ class _Where:
         self._cells = in_step(store.cells.scan(spec=ReadSpec(families=(capture.NOTE_FAMILY,)), **within))
         self._row_key = b""
         self._notes: dict[int, dict[str, Mapping[str, object]]] = {}
-        self._seen: dict[str, Mapping[str, object]] = {}
+        self._seen: dict[str, dict[str, object]] = {}
         self._found: dict[str, object] = {}
         self._unproven = [one for some in self._conditions for one in some]
 
@@ -305,8 +305,9 @@ class _Where:
                     note = capture.decode_note(cell.value)
                     self._notes.setdefault(cell.timestamp, {})[cell.qualifier.decode()] = note
         notes = self._notes.get(timestamp, {})
-        for name, note in notes.items():
-            self._seen[name] = {**self._seen.get(name, {}), **note} if self._unproven else note
+        if self._unproven:
+            for name, fields in notes.items():
+                self._seen.setdefault(name, {}).update(fields)
         for one in self._unproven.copy():
             if (found := one.of(notes.get(one.note, {}))) is not None:
                 self._found[one.name] = found
