@@ -493,8 +493,9 @@ def _changes(
         if place is None:
             yield row_key, timestamp, _NONE
             continue
-        if cluster_checksum(place.cluster, capture.encode_cluster_place(place)) != written:
-            yield row_key, timestamp, _columns(place)
+        columns = _columns(place)
+        if cluster_checksum(*columns.values()) != written:
+            yield row_key, timestamp, columns
 
 
 def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, ClusterPlace | None]]) -> tuple[int, int]:
@@ -521,8 +522,7 @@ def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, Cluster
             verdict = None if place else reader.value(row_key, capture.VERDICT, timestamp)
             if verdict and capture.decode_verdict(verdict).kind in SAME_PAGE:
                 place = ClusterPlace(row_key, timestamp, 1.0)  # it replaces the verdict, as in `sweep.job`
-            columns = _NONE if place is None else _columns(place)
-            yield row_key, timestamp, columns
+            yield row_key, timestamp, _NONE if place is None else _columns(place)
 
     given = written = 0
     rest = changes()
@@ -532,5 +532,5 @@ def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, Cluster
     return given, written
 
 
-def _columns(place: ClusterPlace) -> Mapping[Column, bytes | None]:
+def _columns(place: ClusterPlace) -> dict[Column, bytes]:
     return {capture.CLUSTER: place.cluster, capture.CANONICAL_PAGE: capture.encode_cluster_place(place)}
