@@ -266,11 +266,9 @@ def _plain(prepared: Prepared) -> list[Any]:
     plain[_PAGE] = (page.url, pickle.PickleBuffer(page.body) if is_long else page.body, *page[2:])
     plain[_ANCHORS] = [tuple(anchor) for anchor in prepared.anchors]
     plain[_VALUES] = tuple(prepared.values)
-    if analysis is not None:
-        fields: list[Any] = list(analysis)
-        for number in _ARRAYS:
-            fields[number] = fields[number].tobytes()
-        plain[_ANALYSIS] = fields
+    plain[_ANALYSIS] = fields = list(analysis)
+    for number in _ARRAYS:
+        fields[number] = analysis[number].tobytes()
     return plain
 
 
@@ -279,8 +277,7 @@ def _prepared(plain: list[Any]) -> Prepared:
     plain[_ANCHORS] = tuple([Anchor(*anchor) for anchor in plain[_ANCHORS]])
     plain[_VALUES] = tuple(plain[_VALUES])
     fields = plain[_ANALYSIS]
-    if fields is not None:
-        for number in _ARRAYS:
-            fields[number] = np.frombuffer(fields[number], np.uint64)
-        plain[_ANALYSIS] = Analysis._make(fields)
+    for number in _ARRAYS:
+        fields[number] = np.frombuffer(fields[number], np.uint64)
+    plain[_ANALYSIS] = Analysis._make(fields)
     return Prepared._make(plain)

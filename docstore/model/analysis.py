@@ -84,3 +84,7 @@ class Analysis(NamedTuple):
     def main(self) -> str:
         """The extracted text: words as shown, one block a line; decoded at each call."""
         return self.main_bytes.decode("utf-8", "surrogatepass")
+
+
+NOT_ANALYSED: Final = Analysis(False, b"")
+"""In place of the analysis of a page without a body to analyse: one that was refused, or a visit (304)."""

@@ -118,7 +118,7 @@ class DuplicateApplier:
             return Applied(reason="done")
         page = Page(document.url, document.body, document.status or 0, document.newest.headers or (), pointer.timestamp)
         (one,) = self._side.preparer.prepare([page], any_time=True)
-        if one.analysis is None or one.row_key != pointer.row_key:
+        if one.error or one.is_visit or one.row_key != pointer.row_key:
             return Applied(reason="changed")
         judged = self._view.detector.judge_against(of, page.body, one.analysis, status=page.status)
         if judged.kind not in kinds:
@@ -216,7 +216,7 @@ class DuplicateApplier:
         """Store body and text by what the canonical page has of them; -> values that go, and that come."""
         row_key, body = pointer.row_key, one.page.body
         verdict = self._stored_verdict(first)
-        assert verdict is not None and one.analysis is not None
+        assert verdict is not None
         referred = verdict._replace(stored=capture.STORED_REFERENCE)
         columns = first.columns | {capture.VERDICT: self._verdict(row_key, first.timestamp, referred, judged)}
         is_base = base is not None and base.raw == body  # the canonical page shares this body, or is a delta against it

@@ -333,7 +333,7 @@ class View(StoredPages):
 
     def compare(self, page: Prepared) -> Judged:
         """The verdict on a page against other rows; see `Detector.judge`."""
-        return self.detector.judge(page.row_key, page.page.body, page.analysed, status=page.page.status)
+        return self.detector.judge(page.row_key, page.page.body, page.analysis, status=page.page.status)
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
         """See `StoredPages`; a page of the batch is live if it will be once the batch is committed."""
@@ -459,7 +459,7 @@ class View(StoredPages):
         """
         row_keys = [page.row_key for page in pages if not page.error]
         absent = self._engine.absent_rows(PAGES, row_keys) if self._engine.caps.single_writer else set()
-        self.index.prepare(page.analysis for page in pages if page.analysis is not None)
+        self.index.prepare(page.analysis for page in pages if not (page.error or page.is_visit))
         self.batch = Batch(absent)
 
     def add(self, write: Write) -> None:
@@ -477,8 +477,6 @@ class View(StoredPages):
         batch.writes.append(write)
         batch.rows.setdefault(pointer.row_key, {})[pointer.timestamp] = write
         batch.body_bytes += len(page.body)
-        if analysis is None:
-            return
         if write.verdict.stored in STORED_POSTED and page.body:
             self.index.add(batch.postings, pointer, analysis, status=page.status)
             fingerprints = analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count
@@ -541,8 +539,8 @@ COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMA
 
 def counts_of_writes(writes: Sequence[Write]) -> Counter[str]:
     """What pages and visits of a batch add to the totals of a store."""
-    pages = [(write.verdict, len(write.page.page.body)) for write in writes if write.page.analysis is not None]
-    return counts_of(pages, sum(write.page.analysis is None for write in writes))
+    pages = [(write.verdict, len(write.page.page.body)) for write in writes if not write.page.is_visit]
+    return counts_of(pages, sum(write.page.is_visit for write in writes))
 
 
 def counts_of(captures: Iterable[tuple[StoredVerdict, int]], visits: int = 0) -> Counter[str]:

@@ -456,7 +456,7 @@ class Sequencer:
         plan = Plan([*base_rows, *self._view.posting_rows()])
         plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
         plan.rows += (row_of(write, columns) for write in batch.writes)
-        pages = [write.page for write in batch.writes if write.page.analysis is not None]
+        pages = [write.page for write in batch.writes if not write.page.is_visit]
         plan.bodies = [(page.row_key, len(page.page.body)) for page in pages]
         plan.counts = counts_of_writes(batch.writes)
         self._committer.commit(plan)
