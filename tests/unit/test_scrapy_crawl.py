@@ -18,7 +18,7 @@ import docstore
 from tools.crawl_demo import sites
 
 ROOT = Path(__file__).parent.parent.parent
-AT_ITS_END = re.compile(r"[^\n]*while handling timed call\nTraceback.*?AlreadyCalledError:? *\n\s*", re.DOTALL)
+AT_ITS_END = re.compile(r"[^\n]*while handling timed call\nTraceback.*?\ntwisted\S*AlreadyCalledError:?\s*", re.DOTALL)
 """What Scrapy says on a busy machine, if its connections close just when its patience with them ends."""
 
 
