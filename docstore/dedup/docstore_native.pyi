@@ -244,6 +244,20 @@ class RecordEncoder:
     def __init__(self, marks: tuple[int, bytes, int, int], columns: dict[tuple[str, bytes], int]) -> None: ...
     def encode(self, records: Sequence[Any], segment: int, offset: int) -> tuple[bytes, list[bytes]] | None: ...
 
+def encode_varint(number: int) -> bytes:
+    """A number from 0 to 2**64 - 1 in 7-bit groups, lowest first; the top bit is set in all bytes but the last.
+
+    Raises:
+        OverflowError: the number is negative or longer.
+    """
+
+def decode_varint(source: bytes, offset: int = 0) -> tuple[int, int]:
+    """The number of a varint that begins at an offset, and the offset after it.
+
+    Raises:
+        CorruptionError: the bytes end inside the varint, or it has more than ten bytes.
+    """
+
 def sort_fields(
     columns: tuple[tuple[str, bytes], ...], fields: tuple[str | bytes, ...], limit: int
 ) -> tuple[dict[tuple[str, bytes], bytes], dict[tuple[str, bytes], bytes]]: ...
