@@ -10,6 +10,7 @@ then oldest, then row key; without those that titles set apart.  Committed rows 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
@@ -85,8 +86,9 @@ _new_tuple = tuple.__new__
 """Takes half the time of a NamedTuple's constructor; there are a few a page."""
 
 
+@dataclass(eq=False, slots=True)
 class StoredPage:
-    """What verdicts need of a stored page.
+    """What verdicts need of a page: of one that is stored, or of an earlier one of the batch.
 
     Attributes:
         checksum: of its body.
@@ -95,23 +97,18 @@ class StoredPage:
         shingle_count: distinct shingles of its text.
         status: HTTP status.
         is_list: it is a feed or site map, which is compared only with lists (see `comparable`).
-        columns: cell values of its record; empty until they are known.
+        columns: cell values of its record; for a page of the batch without its body and text.
         titled: its title and text as words, filled on demand.
     """
 
-    __slots__ = ("checksum", "columns", "is_list", "shingle_count", "sketch", "status", "text_checksum", "titled")
-
-    def __init__(
-        self, checksum: bytes, text_checksum: bytes, sketch: bytes, shingle_count: int, status: int, is_list: bool
-    ) -> None:
-        self.checksum = checksum
-        self.text_checksum = text_checksum
-        self.sketch = sketch
-        self.shingle_count = shingle_count
-        self.status = status
-        self.is_list = is_list
-        self.columns: Mapping[Column, bytes] = {}
-        self.titled: TitledPage | None = None
+    checksum: bytes
+    text_checksum: bytes
+    sketch: bytes
+    shingle_count: int
+    status: int
+    is_list: bool
+    columns: Mapping[Column, bytes]
+    titled: TitledPage | None = None
 
 
 class StoredPages:
@@ -147,9 +144,8 @@ class StoredPages:
         text_checksum = self._value(columns, TEXT_CHECKSUM) if MAIN in columns else b""
         sketch = decode_sketch(self._value(columns, SKETCH))
         status = int(columns.get(STATUS, b"")[1:] or b"0")
-        page = StoredPage(self._value(columns, CHECKSUM), text_checksum, *sketch, status, ENTRIES in columns)
-        page.columns = columns
-        return page
+        checksum = self._value(columns, CHECKSUM)
+        return StoredPage(checksum, text_checksum, *sketch, status, ENTRIES in columns, columns)
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text, for a comparison by words."""

@@ -36,6 +36,7 @@ from docstore.model.format import (
     TABLE_TAGS,
 )
 from docstore.model.types import DeleteCells, Durability, ReadSpec, RowMutations
+from docstore.storage.bases import freed_row
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Plan
 from docstore.storage.reports import CompactionReport, Progress
@@ -459,7 +460,7 @@ class Compaction:
             opened.base_rows.retired.update(free)
         for start in range(0, len(free), SLICE_BASES):
             with committer.lock:
-                rows = [opened.base_rows.freed(name) for name in free[start : start + SLICE_BASES]]
+                rows = [freed_row(name) for name in free[start : start + SLICE_BASES]]
                 committer.commit(Plan(rows))
         for name in free:
             used.base_rows.pop(name)
