@@ -157,10 +157,6 @@ class StoredVerdict(NamedTuple):
         """The page that it names."""
         return PagePointer(self.of_timestamp, self.of_row_key) if self.of_row_key else None
 
-    def in_row(self, previous: Previous, previous_similarity: float, stored: str) -> StoredVerdict:
-        """The same verdict against other rows, with what is said of its own row."""
-        return tuple.__new__(StoredVerdict, (*self[:8], previous, previous_similarity, stored))
-
 
 def encode_verdict(verdict: StoredVerdict) -> bytes:
     """Encode for `dedup:verdict`."""

@@ -248,8 +248,10 @@ class DuplicateApplier:
         self, row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, judged: capture.StoredVerdict
     ) -> bytes:
         """The cell value of a verdict that names the canonical page; what it says of the version before stays."""
-        encoded = capture.encode_verdict(judged.in_row(verdict.previous, verdict.previous_similarity, verdict.stored))
-        return self._values.append(row_key, capture.VERDICT, timestamp, encoded)
+        named = judged._replace(
+            previous=verdict.previous, previous_similarity=verdict.previous_similarity, stored=verdict.stored
+        )
+        return self._values.append(row_key, capture.VERDICT, timestamp, capture.encode_verdict(named))
 
 
 class Repaired(NamedTuple):
