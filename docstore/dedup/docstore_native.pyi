@@ -329,12 +329,29 @@ def fill_capture(
 def decode_frame(frame: bytes, raw_bytes: int, before: bytes) -> bytes | None: ...
 def unpack_named(frame: bytes, raw_bytes: int, name: bytes) -> bytes | None: ...
 def sweep_versions(
-    rows: list[Any], first: int, family: str, rules: Any
+    rows: list[Any], first: int, names: tuple[str, tuple[str, bytes], tuple[str, bytes]], rules: Any
 ) -> tuple[
     int,
-    tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes],
+    tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes],
     list[tuple[bytes, bytes]],
     list[tuple[int, bytes, int]],
     list[tuple[int, bytes]],
+    list[tuple[bytes, int]],
 ]: ...
+
+class RowReader:
+    def __new__(
+        cls,
+        parts: list[tuple[bytes, bytes | None]],
+        times: tuple[bytes, bytes],
+        prefix: bytes,
+        resume: bytes,
+        versions: int | None,
+        limit: int | None,
+        keys_only: bool,
+        types: tuple[type, type],
+    ) -> Self: ...
+    def read(self, stream: Any, cells: bytes) -> list[Any]: ...
+    def scan(self, stream: Any, high: bytes, most_rows: int, most_cells: int) -> tuple[list[Any], bytes]: ...
+
 def unpack_message(message: bytes) -> Any: ...

@@ -374,10 +374,9 @@ class CellStore:
         now = self._clock()
         for mutation in mutations:
             if isinstance(mutation, SetCell):
-                column = (mutation.family, mutation.qualifier)
-                placed.append(
-                    mutation._replace(value=self._values.append(row_key, column, mutation.timestamp, mutation.value))
-                )
+                family, qualifier, timestamp, value = mutation
+                stored = self._values.append(row_key, (family, qualifier), timestamp, value)
+                placed.append(SetCell(family, qualifier, timestamp, stored))
             else:
                 placed.append(mutation)
                 self._values.mark_deleted(row_key, mutation, now)

@@ -76,6 +76,8 @@ class LocalValues:
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """See `Values`."""
+        if len(raw) <= INLINE_LIMIT_BYTES:
+            return INLINE_TAG + raw
         return self.append_values([NewValue(PagePointer(timestamp, row_key), column, raw)])[0].cell_value
 
     def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:

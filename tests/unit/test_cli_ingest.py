@@ -243,11 +243,6 @@ def test_passwords_in_urls_are_reported_and_stripped_with_an_option(run: Termina
     assert run.bare("get", "https://user@c.example/p:q@r", *other).code == 0
 
 
-def test_ingest_reads_stdin(run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(crawl.read_bytes())))
-    assert run("ingest", "-", "--json").object()["pages"] == 5
-
-
 def test_a_missing_file_is_refused_before_anything_is_written(run: Terminal, crawl: Path) -> None:
     answer = run("ingest", str(crawl), "nowhere.warc")
     assert answer.code == 2

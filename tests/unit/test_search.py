@@ -620,16 +620,6 @@ def test_one_process_updates_at_a_time(store: DocumentStore) -> None:
     writer.rollback()
 
 
-def test_without_the_library_the_error_says_what_to_install(
-    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("docstore.search.index", "docstore.search.query"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setitem(sys.modules, "tantivy", None)
-    with pytest.raises(InvalidArgument, match=r"pip install '\.\[search\]'"):
-        store.search("anything")
-
-
 # --- the terminal
 
 

@@ -10,6 +10,7 @@ mod headers;
 mod postings;
 mod reads;
 mod records;
+mod rows;
 mod runs;
 mod sweeps;
 mod text;
@@ -285,7 +286,7 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 32;
+const INTERFACE: u32 = 33;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -300,6 +301,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     verdicts::add_to(module)?;
     reads::add_to(module)?;
     headers::add_to(module)?;
+    rows::add_to(module)?;
     sweeps::add_to(module)?;
     postings::add_to(module)
 }
