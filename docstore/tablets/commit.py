@@ -19,7 +19,7 @@ from docstore.tablets.values import LocalValues
 Result = TypeVar("Result")
 
 
-class Committer:
+class LocalCommitter:
     """Commits rows together with the values stored for them; see `Committer` of the port.
 
     Attributes:

@@ -217,7 +217,7 @@ class TakenTimes:
     """A cache of runs of taken milliseconds, for a few rows; the caller verifies each answer."""
 
     def __init__(self) -> None:
-        self._runs: LruCache[bytes, _Run] = LruCache(MAX_CACHED_ROWS)
+        self._runs: LruCache[bytes, _TakenRun] = LruCache(MAX_CACHED_ROWS)
 
     def next(
         self,
@@ -236,7 +236,7 @@ class TakenTimes:
         """
         run = self._runs.get(row_key)
         if run is None or not run.start <= timestamp <= run.end + TIMESTAMP_STEP_MICROS:
-            run = _Run(timestamp)
+            run = _TakenRun(timestamp)
         if timestamp > run.end or not run.is_read:
             run.extend(records)
         self._runs.put(row_key, run)
@@ -256,7 +256,7 @@ class TakenTimes:
                     self._runs.drop(row_key)
 
 
-class _Run:
+class _TakenRun:
     """The taken times ``start <= time < end``, by checksum, ascending; `end` is free."""
 
     __slots__ = ("at", "end", "is_read", "start")

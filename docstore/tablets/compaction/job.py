@@ -44,7 +44,7 @@ from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table
 from docstore.storage.values import raw_bytes_of
 from docstore.tablets.codec import Dictionary, ValueCodec
-from docstore.tablets.commit import Committer
+from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.compaction.encoding import (
     CACHE_BYTES,
     DICTIONARY_SHARE,
@@ -108,7 +108,7 @@ class Compaction:
         self,
         opened: LocalBackend,
         table: Table,
-        committer: Committer,
+        committer: LocalCommitter,
         prune: Callable[[], int],
         *,
         level: str = "fast",

@@ -47,7 +47,7 @@ from docstore.storage.values import (
     raw_bytes_of,
 )
 from docstore.tablets.codec import Dictionary, ValueCodec
-from docstore.tablets.commit import Committer
+from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.compaction.encoding import Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
 from docstore.tablets.layout import LocalBackend
@@ -114,7 +114,7 @@ class Relocator:
         self,
         opened: LocalBackend,
         table: Table,
-        committer: Committer,
+        committer: LocalCommitter,
         *,
         old: set[int],
         begin_segment: Callable[[int], SegmentWriter],
