@@ -26,7 +26,7 @@ from typing import IO, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from docstore.archives.readahead import HELLO, Job, Portion, portions
+from docstore.archives.readahead import HELLO, Portion, ReadingJob, portions
 from docstore.dedup.kernel import Kernel, bin_order
 from docstore.model.analysis import Analysis
 from docstore.model.types import Page
@@ -66,7 +66,7 @@ class Allowance:
             self._changed.notify()
 
 
-def serve(job: Job, output: IO[bytes]) -> None:
+def serve(job: ReadingJob, output: IO[bytes]) -> None:
     """Read the files of a job and send their pages.
 
     Raises:
@@ -85,7 +85,7 @@ def serve(job: Job, output: IO[bytes]) -> None:
         write(output, encode(END))
 
 
-def _frames(job: Job) -> Iterator[Parts]:
+def _frames(job: ReadingJob) -> Iterator[Parts]:
     """The frames of a job, in order."""
     # Each page of an archive has a time, so the clock only serves to refuse times in the future.
     order = bin_order(job.band_secret)
@@ -144,7 +144,7 @@ def main() -> None:
     try:
         output.write(HELLO)
         output.flush()
-        job: Job = pickle.load(sys.stdin.buffer)
+        job: ReadingJob = pickle.load(sys.stdin.buffer)
         threading.Thread(target=_exit_with_parent, args=(sys.stdin.fileno(),), daemon=True).start()
         serve(job, output)
     except (OSError, EOFError):

@@ -141,9 +141,8 @@ class HBaseWriter:
         slots = [_slot(write, row_of(write, columns), batch) for write in batch.writes if not write.page.is_visit]
         visits = [row_of(write, columns) for write in batch.writes if write.page.is_visit]
         lost = self._committer.commit_group(plan, slots, visits)
-        counts = Plan()
-        counts.counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])
-        self._committer.commit(counts)
+        counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])
+        self._committer.commit(Plan(counts=counts))
         return lost
 
 

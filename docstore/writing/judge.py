@@ -98,7 +98,7 @@ def judge(page: Prepared, policies: Policies, view: View) -> Write:
         stored = stored_as(page, verdict, policies.get(verdict.kind, Policy.FLAG), view)
         if is_shown and stored == capture.STORED_REJECTED:  # a page or visit is shown there already
             stored = capture.STORED_BODY
-    verdict = verdict.in_row(previous, previous_similarity, stored)
+    verdict = verdict._replace(previous=previous, previous_similarity=previous_similarity, stored=stored)
     if known is not None and (known.kind, known.of, known.stored) == (verdict.kind, verdict.of, verdict.stored):
         return _known(page, timestamp, known)
     is_linked = stored != capture.STORED_REJECTED

@@ -30,9 +30,7 @@ def write_group(
 
 
 def rows_of(manifest: Manifest, progress: list[SegmentProgress], *bodies: tuple[bytes, int]) -> list[RowMutations]:
-    plan = Plan()
-    plan.bodies = list(bodies)
-    return manifest.rows_of(plan, progress)
+    return manifest.rows_of(Plan(bodies=list(bodies)), progress)
 
 
 def keys(count: int, seed: int = 1) -> list[bytes]:

@@ -27,7 +27,7 @@ from docstore.archives import ingest as ingesting
 from docstore.archives import readahead, readahead_child
 from docstore.archives.entries import ReadOptions
 from docstore.archives.ingest import IngestOptions, IngestReport, ingest
-from docstore.archives.readahead import MAX_REST, Job, Portion, ReadingProcess, portions
+from docstore.archives.readahead import MAX_REST, Portion, ReadingJob, ReadingProcess, portions
 from docstore.archives.readahead_child import END, LONG_BODY_BYTES
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
@@ -250,7 +250,7 @@ def test_killed_reader_is_an_error_with_file_and_offset_and_the_same_run_resumes
 
 
 def test_an_exception_of_the_reader_is_raised_in_the_writer(tmp_path: Path, started: list[int]) -> None:
-    with ReadingProcess(Job((str(SAMPLE),), ReadOptions(), Schema(extractor="nothing"), 1, False)) as reader:
+    with ReadingProcess(ReadingJob((str(SAMPLE),), ReadOptions(), Schema(extractor="nothing"), 1, False)) as reader:
         assert reader.has_loaded()
         with pytest.raises(InvalidArgument, match="nothing") as raised:
             list(reader.portions())
@@ -277,7 +277,7 @@ def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(readahead_child, "portions", failing)
     answers = io.BytesIO()
-    readahead_child.serve(Job((), ReadOptions(), Schema(extractor="combined"), 2, False), answers)
+    readahead_child.serve(ReadingJob((), ReadOptions(), Schema(extractor="combined"), 2, False), answers)
     ready, failure = received(answers)
     assert isinstance(ready, Portion) and ready.places == [(0, 7)]
     assert isinstance(failure, BaseException) and "all gone" in str(failure)
@@ -317,7 +317,7 @@ def test_bytes_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readahead_child, "portions", many)
     monkeypatch.setattr(readahead_child, "AHEAD_BYTES", 10 * len(body))
     answers = Answers()
-    readahead_child.serve(Job((), ReadOptions(), Schema(extractor="combined"), 4, False), answers)
+    readahead_child.serve(ReadingJob((), ReadOptions(), Schema(extractor="combined"), 4, False), answers)
     assert answers.sent_bytes == 400 * len(body)
     assert answers.most_ahead_bytes <= 11 * len(body)  # one page more is read and waits
 
