@@ -286,6 +286,7 @@ class CellValues:
 
     shares_values = False
     fill = None
+    check_rows = None
 
     def __init__(self, engine: HBaseEngine, chunks: ChunkRows, dictionaries: SiteDictionaries) -> None:
         self._engine = engine

@@ -215,6 +215,7 @@ class Runs:
         lower: Runs | None = None,
         skips_damage: bool = False,
     ) -> Proposed: ...
+    def lacking(self, queries: Queries, looks: tuple[int, int, int, int]) -> list[int]: ...
 
 Proposed: TypeAlias = tuple[list[int], int, bool, list[int], bool, bytes]
 """The fields of `index.Proposal`."""
@@ -355,3 +356,22 @@ class RowReader:
     def scan(self, stream: Any, high: bytes, most_rows: int, most_cells: int) -> tuple[list[Any], bytes]: ...
 
 def unpack_message(message: bytes) -> Any: ...
+
+class PostingHashes:
+    def __new__(cls, parts: Iterator[list[Any]]) -> Self: ...
+    def holds(self, row: bytes, qualifier: bytes) -> bool: ...
+
+class Queries:
+    def rows(self) -> list[int]: ...
+
+def check_rows(
+    record: Callable[[int, int, int], bytes],
+    dictionary: Callable[[bytes], bytes | None],
+    base: Callable[[bytes], bytes | None],
+    body: Callable[[int, int, int], bytes | None],
+    rows: list[Any],
+    families: frozenset[str],
+    rules: Any,
+    kernel: Kernel,
+    known: PostingHashes,
+) -> tuple[list[int], Queries]: ...

@@ -19,11 +19,10 @@ before it in its own group.  Caches have only committed postings; each commit up
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -71,6 +70,8 @@ MOST_POINTERS = 1024
 FEW_PAGES = 8
 """With fewer pages of a body or text, each query goes through all; with more, the result is cached."""
 MOST_LOOKS = LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST
+HASHED_ROWS = 1024
+"""Rows whose postings `posting_hashes` hashes at a time."""
 HASHED_PAGES = 1 << 16
 """Page pointers of a row that `posting_hashes` reads; more of them are looked up."""
 MAX_CACHED_GONE = 65_536
@@ -690,7 +691,7 @@ class HashIndex:
         text_checksum: bytes = b"",
         title: str = "",
         *,
-        known: Sequence[int] = (),
+        known: docstore_native.PostingHashes | None = None,
     ) -> bool:
         """Whether a page has all its postings; without them the detector cannot see it.
 
@@ -701,22 +702,20 @@ class HashIndex:
         here = _qualifier(pointer)
         spec = ReadSpec((FAMILY,), qualifier_prefix=here, cell_limit=1)
         for row in posting_rows(body_checksum, text_checksum, title):
-            place = bisect_left(known, wanted := hash((row, here)))
-            if place < len(known) and known[place] == wanted:
+            if known is not None and known.holds(row, here):
                 continue
             if [cell.qualifier for cell in self._engine.read_row(TABLE, row, spec)] != [here]:
                 return False
         return True
 
 
-def posting_hashes(engine: Engine) -> Sequence[int]:
-    """Hashes of the postings of bodies and texts, sorted; 8 bytes each, for this process alone.
+def posting_hashes(engine: Engine) -> docstore_native.PostingHashes:
+    """Hashes of the postings of bodies and texts; 8 bytes each.
 
     One scan is cheaper than three look-ups a page.  A posting that is missing has the hash of another one with a
     probability of about one in 2**40, if there are 10 million.
     """
-    hashes = array("q")
-    for kind in (POSTING_BODY, POSTING_TEXT):
-        for row in engine.scan(TABLE, bytes((kind,)), bytes((kind + 1,)), ReadSpec(cell_limit=HASHED_PAGES)):
-            hashes.extend([hash((row.row_key, cell.qualifier)) for cell in row.cells])
-    return array("q", np.sort(np.frombuffer(hashes, np.int64)).tobytes())
+    spec = ReadSpec(cell_limit=HASHED_PAGES)
+    kinds = (POSTING_BODY, POSTING_TEXT)
+    rows = chain.from_iterable(engine.scan(TABLE, bytes((kind,)), bytes((kind + 1,)), spec) for kind in kinds)
+    return docstore_native.PostingHashes(iter(lambda: list(islice(rows, HASHED_ROWS)), []))

@@ -283,6 +283,15 @@ class RunIndex(TextIndex):
                 proposal = proposal._replace(has_own=False)
         return proposal
 
+    def lacking(self, queries: docstore_native.Queries) -> list[int]:
+        """Rows of a check whose texts no look-up finds; all its rows if single look-ups have to say that."""
+        with self._lock:
+            self._take_unknown()
+            if self._lower is None and self._pruning is None:
+                with suppress(CorruptionError):
+                    return self._runs.lacking(queries, LOOKS)
+            return queries.rows()
+
     def texts_in_order(self) -> Keys:
         """See `TextIndex`: those of the runs, then those that are in no run yet."""
         with self._lock:

@@ -70,6 +70,7 @@ class LocalValues:
         self._load = dictionaries.load
         self._related = codec.dictionaries.get, self.base, self._body
         self.fill = partial(docstore_native.fill_capture, bodies.source, *self._related)
+        self.check_rows = partial(docstore_native.check_rows, bodies.source, *self._related)
         self.unreadable = dictionaries.unreadable
 
     # --- appending

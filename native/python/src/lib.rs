@@ -4,6 +4,7 @@
 //! core, which would be a defect, becomes a RuntimeError; a panic over one body among others, the error of that body.
 //! A lone surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
+mod checks;
 mod encode;
 mod filter;
 mod headers;
@@ -303,5 +304,6 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     headers::add_to(module)?;
     rows::add_to(module)?;
     sweeps::add_to(module)?;
+    checks::add_to(module)?;
     postings::add_to(module)
 }

@@ -10,23 +10,23 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use crate::reads::{number, take, varint};
 
 /// Kinds of captures.
-const STORED: u8 = 0;
+pub const STORED: u8 = 0;
 const NOT_MODIFIED: u8 = 2;
 const REJECTED: u8 = 3;
-const INLINE: u8 = 0;
-const REF: u8 = 1;
-const ABSENT: u8 = 2;
-const BODY: usize = 1;
-const STATUS: usize = 2;
-const TITLE: usize = 11;
-const MAIN: usize = 12;
+pub const INLINE: u8 = 0;
+pub const REF: u8 = 1;
+pub const ABSENT: u8 = 2;
+pub const BODY: usize = 1;
+pub const STATUS: usize = 2;
+pub const TITLE: usize = 11;
+pub const MAIN: usize = 12;
 const CANONICAL: usize = 17;
 const ENTRIES: usize = 19;
-const CHECKSUM: usize = 20;
-const TEXT_CHECKSUM: usize = 21;
+pub const CHECKSUM: usize = 20;
+pub const TEXT_CHECKSUM: usize = 21;
 const SKETCH: usize = 23;
-const VERDICT: usize = 24;
-const FIELDS: usize = 26;
+pub const VERDICT: usize = 24;
+pub const FIELDS: usize = 26;
 /// Fields that are no columns: time of the commit, capture that a visit confirms, name of the body, payload digest.
 const ARRIVED: u8 = 64;
 const CONFIRMS: u8 = 65;
@@ -98,17 +98,17 @@ fn digest(parts: &[&[u8]]) -> [u8; IDENTITY_BYTES] {
 
 /// A capture record: its kind, columns by number, an absent one empty, the capture that it confirms, and its body's name.
 #[derive(Clone, Copy)]
-struct Record<'a> {
+pub struct Record<'a> {
     timestamp: i64,
-    kind: u8,
-    columns: [&'a [u8]; FIELDS],
-    confirms: i64,
+    pub kind: u8,
+    pub columns: [&'a [u8]; FIELDS],
+    pub confirms: i64,
     body_name: &'a [u8],
 }
 
 impl<'a> Record<'a> {
     /// None for a record that is damaged or has a field that is not known here.
-    fn parse(timestamp: i64, source: &'a [u8]) -> Option<Self> {
+    pub fn parse(timestamp: i64, source: &'a [u8]) -> Option<Self> {
         let kind = *source.first().filter(|kind| **kind <= REJECTED)?;
         let mut found = Self { timestamp, kind, columns: [&[]; FIELDS], confirms: 0, body_name: &[] };
         let mut at = 1;
@@ -148,7 +148,7 @@ impl<'a> Record<'a> {
 }
 
 /// A value that stands in its cell, empty if there is no cell; None for any other.
-fn inline(cell: &[u8]) -> Option<&[u8]> {
+pub fn inline(cell: &[u8]) -> Option<&[u8]> {
     match cell.first() {
         None => Some(cell),
         Some(&INLINE) => Some(&cell[1..]),
