@@ -38,7 +38,7 @@ class HBaseWriter:
     Args:
         opened: the backend.
         engine: its engine, which reads ahead.
-        texts: its index of bands.
+        texts: its index of texts.
         table: of pages.
         committer: of this process.
         clock: microseconds since 1970.
@@ -101,7 +101,7 @@ class HBaseWriter:
         judged = [page for page in pages if not (page.error or page.is_visit)]
         analyses = [page.analysis for page in judged]
         near = [analysis for analysis in analyses if analysis.text_checksum and len(analysis.band_keys)]
-        postings = first_rows(analyses) + self._texts.rows_of(map(index_query, near))
+        postings = first_rows(analyses) + self._texts.first_rows(map(index_query, near))
         self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, postings, POINTER_SLICE))
         view.begin(pages)
         self._texts.read_ahead(map(index_query, near), view.postings)
@@ -119,7 +119,7 @@ class HBaseWriter:
 
         Args:
             analyses: of the pages that are judged.
-            near: those whose texts are looked up by their bands.
+            near: those whose texts are looked up.
         """
         index, new, select = self._view.index, self._view.postings, self._view.detector.candidates_to_read
         proposed = (select(analysis, index.propose(analysis, new).numbers) for analysis in near)

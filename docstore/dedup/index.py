@@ -205,6 +205,10 @@ class TextIndex(Protocol):
         """
         ...
 
+    def read_ahead(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
+        """Read what the look-ups of a batch need, if each look-up would be a call to another machine."""
+        return
+
     def log(self, new: NewPostings) -> list[RowMutations]:
         """Mutations to write with a batch in addition to its rows."""
         return []

@@ -327,6 +327,7 @@ def post_texts(
     while group := list(islice(queries, GROUP_TEXTS)):
         with committer.lock:
             new = NewPostings()
+            texts.read_ahead(group, new)
             posted += sum(_post(texts, query, new) for query in group)
             committer.commit(Plan([*new.mutations(), *texts.log(new)]))
         seen += len(group)
