@@ -197,7 +197,7 @@ def caches_of_a_put() -> list[str]:
 
 @functools.cache
 def _is_ours(kind: type) -> bool:
-    return kind.__module__.startswith("docstore") and not issubclass(kind, type)
+    return str(kind.__module__).startswith("docstore") and not issubclass(kind, type)
 
 
 def keys_of_a_put() -> tuple[int, int]:
