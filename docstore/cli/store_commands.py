@@ -261,7 +261,8 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--files-from FILE",
-        "also what this file lists, one path or URL a line, plain or gzip: paths of Common Crawl, or a manifest",
+        "also what this file (- for stdin) lists, one path or URL a line, plain or gzip: paths of Common Crawl, or a "
+        "manifest",
     )
     declare(parser, "--jobs N", "processes that read and analyse, each of them other files (default: 1)", default=1)
     declare(parser, "--mirror DIR", "instead: a folder of saved pages; needs --base")

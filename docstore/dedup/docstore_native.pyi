@@ -42,8 +42,19 @@ def wide_charset(head: bytes) -> str | None:
     """UTF-16 without a mark, if a head is that."""
 
 def joined_words(text: str, table: bytes) -> str: ...
-def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]: ...
-def has_words(text: bytes, wanted: str, least: int, share: int) -> bool: ...
+def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
+    """Which of some normalised words are words of a text, and how many words the text has."""
+
+def has_words(text: bytes, wanted: str, least: int, share: int) -> bool:
+    """Whether a text in UTF-8 has one in `share` of the words of a string; both are case-folded.
+
+    Args:
+        text: any.
+        wanted: words with white space between; each counts once.
+        least: letters of a word that counts; without such a word the answer is yes.
+        share: n stands for a share of 1/n.
+    """
+
 def is_unspaced(character: str) -> bool:
     """Whether a character is of a script that does not separate words."""
 
@@ -244,6 +255,20 @@ class RecordEncoder:
 
     def __init__(self, marks: tuple[int, bytes, int, int], columns: dict[tuple[str, bytes], int]) -> None: ...
     def encode(self, records: Sequence[Any], segment: int, offset: int) -> tuple[bytes, list[bytes]] | None: ...
+
+def encode_varint(number: int) -> bytes:
+    """A number from 0 to 2**64 - 1 in 7-bit groups, lowest first; the top bit is set in all bytes but the last.
+
+    Raises:
+        OverflowError: the number is negative or longer.
+    """
+
+def decode_varint(source: bytes, offset: int = 0) -> tuple[int, int]:
+    """The number of a varint that begins at an offset, and the offset after it.
+
+    Raises:
+        CorruptionError: the bytes end inside the varint, or it has more than ten bytes.
+    """
 
 def sort_fields(
     columns: tuple[tuple[str, bytes], ...], fields: tuple[str | bytes, ...], limit: int

@@ -29,7 +29,7 @@ import numpy as np
 from blake3 import blake3
 
 from docstore.compiled import docstore_native
-from docstore.dedup.comparable import near_compares, text_compares
+from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.kernel import posting_rows
 from docstore.model.analysis import BANDS, Analysis
 from docstore.model.format import (
@@ -204,6 +204,10 @@ class TextIndex(Protocol):
             keys: (m,) uint64 each; no key twice: `IndexQuery.first_keys`, then further ones.
         """
         ...
+
+    def read_ahead(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
+        """Read what the look-ups of a batch need, if each look-up would be a call to another machine."""
+        return
 
     def log(self, new: NewPostings) -> list[RowMutations]:
         """Mutations to write with a batch in addition to its rows."""
@@ -552,7 +556,7 @@ class HashIndex:
         """Read rows that are not cached, in one call; only for an index with caches."""
         rows = self._rows
         assert rows is not None
-        missing = [row_key for row_key in rows.missing(row_keys) if row_key not in self._absent]
+        missing = [row_key for row_key in row_keys if not (row_key in rows or row_key in self._absent)]
         read = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
         for row_key, stored in zip(missing, read, strict=True):
             if stored:
@@ -626,7 +630,7 @@ class HashIndex:
             status: HTTP status: whether later pages are compared with its text (`comparable`).
         """
         text_checksum = analysis.text_checksum if text_compares(status) else b""
-        if text_checksum and near_compares(status, analysis.word_count):
+        if text_checksum and analysis.word_count >= MIN_NEAR_WORDS:
             proposal = self.propose(analysis, new)
             if not proposal.has_own:  # else an earlier page with this text posted it, and may be gone
                 keys = analysis.band_keys[:BANDS], analysis.fingerprints, proposal.further_keys

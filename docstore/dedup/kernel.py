@@ -153,23 +153,6 @@ def words(text: str) -> list[str]:
     return joined_words(text).split() if text else []
 
 
-def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
-    """Which of some normalised words are words of a text, and how many words the text has."""
-    return docstore_native.held_words(text, wanted)
-
-
-def has_words(text: bytes, wanted: str, least: int, share: int) -> bool:
-    """Whether a text in UTF-8 has one in `share` of the words of a string; both are case-folded.
-
-    Args:
-        text: any.
-        wanted: words with white space between; each counts once.
-        least: letters of a word that counts; without such a word the answer is yes.
-        share: n stands for a share of 1/n.
-    """
-    return docstore_native.has_words(text, wanted, least, share)
-
-
 def _read_other(
     body: bytes, body_checksum: bytes, content_type: str | None, vocabulary: str, *, links: bool
 ) -> Analysis:

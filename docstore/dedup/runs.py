@@ -51,7 +51,6 @@ from docstore.dedup.index import (
     TextIndex,
     proposal_of,
 )
-from docstore.model.codec import decode_varint
 from docstore.model.errors import CorruptionError, DocstoreError, StorageError, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import (
     RUN_LOG_CELL_TEXTS,
@@ -176,7 +175,7 @@ class RunIndex(TextIndex):
             if not runs.open(*name, self._storage.open(name)):
                 self._storage.remove(name)  # covered by a merged run
         rows = [(_number_of(row.row_key), [cell.value for cell in row.cells]) for row in self._log_rows()]
-        durable_end = decode_varint(rows[-1][1][0])[0] if rows else 0
+        durable_end = docstore_native.decode_varint(rows[-1][1][0])[0] if rows else 0
         if durable_end > runs.end:
             raise CorruptionError(
                 "runs of postings are missing",
@@ -335,7 +334,7 @@ class RunIndex(TextIndex):
                     self._log.append(number)
                     if known:
                         cells = [cell.value for cell in mutations if isinstance(cell, SetCell)]
-                        self._logged_durable, _ = decode_varint(cells[0])
+                        self._logged_durable, _ = docstore_native.decode_varint(cells[0])
                         self._take(number, cells)
                     else:
                         self._unknown.append(number)

@@ -353,7 +353,7 @@ class CellStore:
     # --- pieces
 
     def _commit(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
-        self._committer.commit(Plan(RowMutations("pages", key, self._placed(key, given)) for key, given in rows))
+        self._committer.commit(Plan([RowMutations("pages", key, self._placed(key, given)) for key, given in rows]))
 
     def _compact_deleted(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
         """After a delete: see `Engine.compact_deleted`; the caller holds no lock, other writers go on."""

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from types import SimpleNamespace
 from typing import IO
 
@@ -514,13 +514,20 @@ def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, Cluster
         live = store.table.capture_at(row_key, timestamp)
         return timestamp if live is None else live.source or timestamp
 
+    def is_called_duplicate(row_key: bytes, newest: int) -> bool:
+        """Whether a verdict of one of the captures of a version names another page."""
+        captures = (each for each in store.table.captures(row_key, newest + 1) if each.shows_page)
+        for _, version in groupby(captures, lambda each: each.checksum):
+            verdicts = (reader.value(row_key, capture.VERDICT, each.timestamp) for each in version)
+            return any(verdict and capture.decode_verdict(verdict).kind in SAME_PAGE for verdict in verdicts)
+        return False
+
     def changes() -> Iterator[tuple[bytes, int, Mapping[Column, bytes | None]]]:
         for row_key, shown_at, place in places:
             timestamp = stored_at(row_key, shown_at)
             if place is not None:
                 place = place._replace(timestamp=stored_at(place.row_key, place.timestamp))
-            verdict = None if place else reader.value(row_key, capture.VERDICT, timestamp)
-            if verdict and capture.decode_verdict(verdict).kind in SAME_PAGE:
+            if place is None and is_called_duplicate(row_key, shown_at):
                 place = ClusterPlace(row_key, timestamp, 1.0)  # it replaces the verdict, as in `sweep.job`
             yield row_key, timestamp, _NONE if place is None else _columns(place)
 

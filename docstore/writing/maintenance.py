@@ -113,7 +113,7 @@ class PageDeleter:
         captures = self._posted(records)
         links = self._links(row_key) if purge else {}
         with self._committer.lock:
-            plan = Plan(self._purging() if purge else ())
+            plan = Plan(self._purging() if purge else [])
             plan.counts = self._uncounted(records, is_whole_row=True)
             plan.rows += self._anchors_taken_back(row_key, links)
             plan.rows.append(RowMutations(PAGES, row_key, [DeleteRow()]))
@@ -153,7 +153,7 @@ class PageDeleter:
         links = {row_key: self._links(row_key) for row_key in waiting if anchors}
         while waiting:
             with self._committer.lock:
-                plan = Plan(self._purging() if purge else ())
+                plan = Plan(self._purging() if purge else [])
                 try:
                     changed.update(self._without_crawl(label, waiting, links, plan))
                     self._committer.commit(plan)

@@ -17,7 +17,6 @@ from threading import Lock
 from typing import Any
 
 from docstore.compiled import docstore_native
-from docstore.model.codec import encode_timestamp, escape
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     BARE_TABLES,
@@ -38,6 +37,25 @@ LEAST_DELETES = 4096
 """With fewer tombstones in a table a compaction is not worth it."""
 REWRITTEN_BYTES_A_DELETE = 2048
 """Most bytes of tables rewritten for each deleted key: about ten times a key with its value."""
+
+
+def escape(raw: bytes) -> bytes:
+    """Encode bytes so that encodings sort as the bytes do and no encoding is a prefix of another.
+
+    A zero byte becomes 00 FF; the end is 00 01.  At the first difference either two plain bytes differ as in the input,
+    or one side has ended: 00 01 sorts before an escaped zero (00 FF) and before any other byte.
+    """
+    return raw.replace(b"\x00", KEY_ESCAPE) + KEY_END
+
+
+def encode_timestamp(timestamp: int) -> bytes:
+    """Encode microseconds as 8 bytes that sort newest first."""
+    return (TIMESTAMP_MAX - timestamp).to_bytes(8, "big")
+
+
+def decode_timestamp(source: bytes, offset: int = 0) -> int:
+    """Decode the 8 bytes of `encode_timestamp`."""
+    return TIMESTAMP_MAX - int.from_bytes(source[offset : offset + 8], "big")
 
 
 class FamilyKeys(dict[str, bytes]):

@@ -36,7 +36,6 @@ except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons an
     import plyvel_next as plyvel
 
 from docstore.compiled import docstore_native
-from docstore.model.codec import decode_timestamp, encode_timestamp, escape
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.model.format import (
     BARE_TABLES,
@@ -71,6 +70,9 @@ from docstore.tablets.engines.cellkeys import (
     DeletedKeys,
     FamilyKeys,
     column_head,
+    decode_timestamp,
+    encode_timestamp,
+    escape,
     row_reader,
     take_keys,
 )
