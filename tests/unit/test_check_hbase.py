@@ -1,4 +1,4 @@
-"""`check` on a backend where each read is a call: captures are checked in windows, and all problems are found."""
+"""`check` on a backend where each read is a call: rows are checked in windows, and all problems are found."""
 
 from __future__ import annotations
 
