@@ -34,7 +34,9 @@ class CountingEngine(MemoryEngine):
 
 
 def query(number: int, *fingerprints: int) -> IndexQuery:
-    return IndexQuery(np.array([(number << 20) + 1], np.uint64), np.array(sorted(fingerprints), np.uint64), NONE, number)
+    return IndexQuery(
+        np.array([(number << 20) + 1], np.uint64), np.array(sorted(fingerprints), np.uint64), NONE, number
+    )
 
 
 def put(engine: MemoryEngine, texts: RowIndex, *queries: IndexQuery) -> None:
