@@ -639,7 +639,7 @@ class TabletDictionaries:
 
         A site keeps a dictionary that lasts while it has pages; others sample again.
         """
-        plan = Plan(map(_row, self._made, self._made.values()))
+        plan = Plan(list(map(_row, self._made, self._made.values())))
         sites = DICTIONARY_ROW_PREFIX + b"site "
         start, end = self._tablet.start, self._tablet.end
         for row in self._engine.scan("meta", sites + start, sites + (b"\xff" if end is None else end)):
