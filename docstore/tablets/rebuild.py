@@ -5,7 +5,8 @@ table and log, leaves out damaged blocks and damaged records of logs, and writes
 replaces stays in `engine/lost/`.  Then it makes again what an open needs:
 
 - the schema, the identity and the secret of bands, of which FORMAT has a copy, and FORMAT itself;
-- rows of segments: a segment is committed up to the last record that a row names;
+- rows of segments: a segment is committed up to the last record that a row names, and has no row without that and a
+  file;
 - the index, at the next open.
 
 Nothing tells which rows the damaged blocks had.  So a rebuild records a loss, which `check` reports until it is
@@ -129,6 +130,10 @@ def _cover_refs(engine: Engine, bodies: ValueLog, files: Files) -> int:
     manifest = Manifest.load(engine)
     known = {row.number: row for row in manifest.segments()}
     changed = 0
+    for number in known.keys() - ends.keys():
+        if not files.exists(bodies.path(number)):  # its row was removed, and the block that says so is damaged
+            manifest.remove_segment(number, Durability.SYNC)
+            changed += 1
     for number, end in sorted(ends.items()):
         row = known.get(number, SegmentRow(number, SEGMENT_LIVE, 0))
         path = bodies.path(number)
