@@ -111,6 +111,14 @@ def test_a_damaged_or_missing_format_file_is_written_again(killed: Terminal) -> 
     refused_and_rebuilt(killed)
 
 
+def test_an_interrupted_rebuild_is_made_again(killed: Terminal) -> None:
+    (killed.store / "FORMAT").rename(killed.store / "FORMAT.old")
+    table = next(file for file in (killed.store / "engine").glob("*.ldb") if b"near_threshold" in file.read_bytes())
+    flip(table, table.read_bytes().index(b"near_threshold"))
+    assert len(refused_and_rebuilt(killed)) >= 20
+    assert not (killed.store / "FORMAT.old").exists()
+
+
 def test_a_rebuild_needs_rows_and_the_lock(killed: Terminal) -> None:
     with docstore.open(killed.store):
         assert killed("tool", "rebuild").code == 3
