@@ -195,7 +195,6 @@ def caches_of_a_put() -> list[str]:
     return sorted(set(found))
 
 
-@functools.cache
 def _is_ours(kind: type) -> bool:
     return str(kind.__module__).startswith("docstore") and not issubclass(kind, type)
 

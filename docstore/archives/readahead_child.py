@@ -260,15 +260,16 @@ class Receiver:
 
 
 def _plain(prepared: Prepared) -> list[Any]:
-    page, analysis = prepared.page, prepared.analysis
+    page = prepared.page
     plain: list[Any] = list(prepared)
     is_long = len(page.body) >= LONG_BODY_BYTES
     plain[_PAGE] = (page.url, pickle.PickleBuffer(page.body) if is_long else page.body, *page[2:])
     plain[_ANCHORS] = [tuple(anchor) for anchor in prepared.anchors]
     plain[_VALUES] = tuple(prepared.values)
-    plain[_ANALYSIS] = fields = list(analysis)
+    columns: list[Any] = list(prepared.analysis)
+    plain[_ANALYSIS] = columns
     for number in _ARRAYS:
-        fields[number] = analysis[number].tobytes()
+        columns[number] = columns[number].tobytes()
     return plain
 
 

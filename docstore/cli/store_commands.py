@@ -629,6 +629,25 @@ def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_store(parser, "{captures, bodies, texts, unreadable, damaged} as one JSON object")
 
 
+# --- docstore tool rebuild
+
+REBUILD_DESCRIPTION = """\
+Bring back a store that does not open because files of LevelDB in engine/ are
+damaged.  Makes a new list of its tables, without damaged blocks and records;
+the old files stay in engine/lost/.  Makes the schema, the rows of segments and
+the index again if they are lost.  `docstore check` then reports that rows may
+be lost, until --acknowledge.  If you have a backup, restore it instead."""
+
+REBUILD_EXAMPLES = """\
+docstore tool rebuild
+docstore tool rebuild --store broken --json
+"""
+
+
+def add_rebuild_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.add_store(parser, "{replaced, copied, segments} as one JSON object")
+
+
 LOOPBACK = "127.0.0.1"
 
 

@@ -4,7 +4,8 @@ Fingerprints propose, exact comparison decides: every similarity here is compute
 page has postings only while it has its own body, so any page in the index can be compared, if it is live.  The verdict
 is the first that holds of exact, same_text, near, contained, similar, new.  Among several pages: highest similarity,
 then oldest, then row key; without those that titles set apart.  Committed rows are read by `StoredPages`; the writer's
-`View` also has the pages of its batch.
+`View` also has the pages of its batch.  The detector writes nothing, and how a page is stored is decided elsewhere
+(`writing.judge`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ document number newest first.  Postings are idempotent and may be stale: the rea
 `Oldest` caches the oldest page that fits a query; `writing.maintenance` removes stale postings.
 
 Uncommitted postings belong to their batch (`NewPostings`), which each look-up gets: a page is compared with those
-before it in its own group.  Caches have only committed postings; each commit updates them by key.
+before it in its own group.  Caches have only committed postings; each commit updates them by key.  Nothing here
+compares two pages.
 """
 
 from __future__ import annotations

@@ -267,7 +267,8 @@ class RunIndex(TextIndex):
         with self._lock:
             lower = self._lower
             for index in (self,) if lower is None else (self, lower):
-                index._take_unknown()
+                if index._unknown:
+                    index._take_unknown()
             asked = query, LOOKS, new.recent, None if lower is None else lower._runs
             try:
                 found = self._runs.propose(*asked)

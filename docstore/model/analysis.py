@@ -1,4 +1,7 @@
-"""Types of the kernel's result for one body, and the sizes of its fingerprints."""
+"""The kernel's result for one body, and the sizes of its fingerprints.
+
+Types and numbers alone: native code finds the text and computes the fingerprints (`dedup.kernel`).
+"""
 
 from __future__ import annotations
 

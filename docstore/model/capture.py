@@ -1,7 +1,7 @@
 """The built-in columns: how one capture of a page becomes values of cells, and back.
 
 Small structured values are msgpack, headers have a code of their own (`encode_headers`); numbers that a person may read
-in a scan are decimal ASCII.
+in a scan are decimal ASCII.  Pure functions: nothing here reads a store, or decides a verdict.
 """
 
 from __future__ import annotations

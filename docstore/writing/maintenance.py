@@ -459,7 +459,7 @@ class Pruner:
         for start in range(0, len(postings), REMOVED_AT_ONCE):
             with self._lock:
                 gone = list(filter(self._page_is_gone, postings[start : start + REMOVED_AT_ONCE]))
-                rows = (RowMutations(POSTINGS, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone)
+                rows = [RowMutations(POSTINGS, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone]
                 self._commit(Plan(rows))
             removed += len(gone)
         return removed

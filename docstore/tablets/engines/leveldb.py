@@ -76,13 +76,16 @@ from docstore.tablets.engines.cellkeys import (
     row_reader,
     take_keys,
 )
-from docstore.tablets.engines.log_end import cut_unsynced_end, has_gap
+from docstore.tablets.engines.log_end import cut_unsynced_end, has_gap, without_damage
 from docstore.tablets.engines.rowfilter import RowFilter
 from docstore.tablets.reserve import AMPLE_BYTES, RECOVERY_BYTES, recovery_bytes, shorten_log
 
 _CUT_TABLE = re.compile(r"(\d+\.(?:ldb|sst)): (?:Invalid argument|No such file)")
 """LevelDB maps its tables, and reads where their end should be: a table that is shorter gives EINVAL."""
-_DAMAGED = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
+_DAMAGED = (
+    "restore a backup; or run `docstore tool rebuild`, which leaves out what is damaged (if it fails, `docstore tool "
+    "salvage` takes bodies and texts from the records)"
+)
 _LEFT_IN_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Harmless errors of a close: the data stays in the log, and the next open reads it."""
 _CLOSE_POLL_SECONDS = 0.0005
@@ -715,6 +718,25 @@ class LevelDBEngine:
             self._call(work, f"copying to {path}")
         finally:
             copy.close()
+
+
+def rebuild_leveldb(path: Path) -> None:
+    """Make a MANIFEST of all that can be read in a LevelDB directory that no process has open; see `tablets.rebuild`.
+
+    Raises:
+        StorageError: LevelDB cannot read or write its files.
+    """
+    files = Files()
+    for log in sorted(path.glob("*.log")):
+        raw = files.read_whole(log)
+        if (sound := without_damage(raw)) != raw:
+            files.make_folder(path / "lost")
+            files.replace_whole(path / "lost" / f"{log.name}.damaged", raw)
+            files.replace_whole(log, sound)
+    try:
+        plyvel.repair_db(str(path), paranoid_checks=True, block_size=_BLOCK_BYTES)
+    except plyvel.Error as error:
+        raise StorageError(_errno_of(str(error)), f"LevelDB at {path} cannot be rebuilt: {error}") from error
 
 
 def _ends_of(db: Any, low: bytes, high: bytes) -> Any:
