@@ -61,9 +61,9 @@ class HBaseWriter:
         committer.followers.add(self._view.follow)
 
     def write(
-        self, pages: Sequence[Prepared], policies: Sequence[Policies]
+        self, pages: Sequence[Prepared], policies: Sequence[Policies], is_awaited: Callable[[], bool]
     ) -> tuple[list[PutResult], BaseException | None]:
-        """See `GroupWriter`."""
+        """See `GroupWriter`; a group is sent whole, whoever waits."""
         writes: dict[int, Write] = {}
         waiting = list(range(len(pages)))
         committed = 0
