@@ -276,6 +276,16 @@ def test_no_test_looks_at_the_clock() -> None:
         assert found is None, f"{path}: {found}"
 
 
+def test_unsafe_code_says_why_it_is_safe() -> None:
+    for path in (ROOT / "native").glob("*/src/**/*.rs"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        is_said_of_all = False
+        for number, line in enumerate(lines):
+            is_said_of_all |= "SAFETY, of every block here" in line
+            if re.match(r"\s*(?!//)[^/]*\bunsafe\b", line) and not is_said_of_all:
+                assert "SAFETY" in "".join(lines[max(0, number - 4) : number]), f"{path}:{number + 1}"
+
+
 def is_private(name: str) -> bool:
     return re.match("_[A-Za-z]", name) is not None and name not in PUBLIC_ALL_THE_SAME
 

@@ -79,6 +79,8 @@ MAX_CACHED_GONE = 65_536
 """Cached numbers of texts without a live page."""
 MAX_CACHED_CONDITIONS = 128
 """Cached conditions of one row of postings: by status class, and by title."""
+MOST_ABSENT = 4096
+"""Rows that are known to be empty; when there are more, all are forgotten."""
 OLDEST_COST = 6
 """Cost of one in the cache, in qualifiers."""
 
@@ -469,7 +471,7 @@ class HashIndex:
             self._rows = memory.cache("postings", lambda row: 200 + 100 * (len(row[0]) + OLDEST_COST * len(row[1])))
         """Committed rows, if cached."""
         self._absent: set[bytes] = set()
-        """Rows that `prepare` found to be empty."""
+        """Rows that `prepare` found to be empty, and no commit has written since."""
         self._last: tuple[Analysis, NewPostings, tuple[int, int], Proposal] | None = None
         """The last query, its state and its result: judging a page and posting it make the same query."""
         self._gone: LruCache[int, bool] = LruCache(MAX_CACHED_GONE)
@@ -549,7 +551,8 @@ class HashIndex:
 
     def prepare(self, analyses: Iterable[Analysis]) -> None:
         """Prefetch the rows of texts and bodies of the pages that are judged next, if rows are cached."""
-        self._absent.clear()
+        if len(self._absent) > MOST_ABSENT:
+            self._absent.clear()
         if self._rows is not None:
             self.read_rows(first_rows(list(analyses)))
 

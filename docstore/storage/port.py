@@ -162,7 +162,10 @@ class GroupWriter(Protocol):
     """Judges and commits groups of pages."""
 
     def write(
-        self, pages: Sequence[Prepared], policies: Sequence[Mapping[VerdictKind, Policy]]
+        self,
+        pages: Sequence[Prepared],
+        policies: Sequence[Mapping[VerdictKind, Policy]],
+        is_awaited: Callable[[], bool],
     ) -> tuple[list[PutResult], BaseException | None]:
         """Judge, store and commit pages, in order; see `docstore.writing.writer.Sequencer.write`."""
         ...

@@ -350,7 +350,7 @@ class ScopeRows:
         return self._rows.get(row_key)
 
     def follow(self, written: Sequence[RowMutations], known: bool) -> None:
-        """See `Committer.followers`."""
+        """See `LocalCommitter.followers`."""
         for table, row_key, mutations in written:
             if self._rows is not None and table == "meta" and row_key.startswith(DICTIONARY_ROW_PREFIX):
                 self._rows.pop(row_key, None)

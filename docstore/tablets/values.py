@@ -16,6 +16,7 @@ from docstore.model.format import (
     CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
+    ENGINE_DIRECTORY,
     INLINE_LIMIT_BYTES,
 )
 from docstore.model.pointers import PagePointer
@@ -360,7 +361,12 @@ class LocalValues:
 
         def fetch(cell_value: bytes | None) -> bytes:
             if cell_value is None:
-                raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no row")
+                raise CorruptionError(
+                    "a delta's base is not there",
+                    path=f"{ENGINE_DIRECTORY}/, table bodies",
+                    expected=f"base {name.hex()}",
+                    found="no row",
+                )
             raw = self.fetch(cell_value)
             known.put(name, cell_value)
             return raw

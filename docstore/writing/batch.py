@@ -44,15 +44,17 @@ from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
 PAGES = "pages"
 """Table of pages."""
+PORTION_PAGES = 32
+"""Pages of a batch that are judged together.  After them, a long request lets the short ones that wait go first."""
 BATCH_ANCHORS = 20_000
-"""A batch with so many anchors is committed before its next page, because they are in memory."""
+"""A batch with so many anchors is committed before its next pages, because they are in memory."""
 
 
 class Batch:
     """Pages that are judged and not committed.
 
     Attributes:
-        absent: rows that did not exist when the batch began.
+        absent: rows of its pages that did not exist before it.
         writes: pages and visits that get a record, in input order.
         rows: the last of `writes` by row key and time.
         pages: what verdicts on later pages need of them.
@@ -86,7 +88,7 @@ class Batch:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has to be committed before its next page."""
+        """Whether it has to be committed before its next pages."""
         return len(self.writes) >= GROUP_PAGES or self.body_bytes >= GROUP_BYTES or self.anchor_count >= BATCH_ANCHORS
 
 
@@ -452,15 +454,16 @@ class View(StoredPages):
     # --- the batch
 
     def begin(self, pages: Sequence[Prepared]) -> None:
-        """Begin a batch: the last one is committed.
+        """Begin a batch, whose first pages are given: the last one is committed."""
+        self.batch = Batch(set())
+        self.read_ahead(pages)
 
-        Args:
-            pages: that will be judged; what their verdicts read first is read together.
-        """
-        row_keys = [page.row_key for page in pages if not page.error]
-        absent = self._engine.absent_rows(PAGES, row_keys) if self._engine.caps.single_writer else set()
+    def read_ahead(self, pages: Sequence[Prepared]) -> None:
+        """Read together what verdicts on the next pages of the batch read first."""
+        if self._engine.caps.single_writer:
+            row_keys = [page.row_key for page in pages if not page.error]
+            self.batch.absent |= self._engine.absent_rows(PAGES, row_keys)
         self.index.prepare(page.analysis for page in pages if not (page.error or page.is_visit))
-        self.batch = Batch(absent)
 
     def add(self, write: Write) -> None:
         """Add a page to the batch: later pages see its record, and are judged against it if it stores its text."""

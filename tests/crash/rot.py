@@ -141,7 +141,10 @@ def look(root: Path, truth: Truth, *, is_rebuilt: bool = False) -> Counter[str]:
             return Counter({f"store refused: {type(error).__name__}": 1})
         if is_rebuilt:
             raise Fault(f"a rebuild does not help: {error!r}") from error
-        rebuild(root)
+        try:
+            rebuild(root)
+        except CorruptionError:  # FORMAT and the block with the schema are damaged
+            return Counter({"store refused, and a rebuild too": 1})
         return look(root, truth, is_rebuilt=True) + Counter({"store rebuilt": 1})
     with store:
         missing: list[str] = []

@@ -247,7 +247,7 @@ def test_a_backend_that_gives_a_writer_is_written_through_it() -> None:
         def group_writer(self, *_: object) -> Any:
             return self
 
-        def write(self, pages: list[Prepared], policies: object) -> tuple[list[PutResult], Exception]:
+        def write(self, pages: list[Prepared], *_: object) -> tuple[list[PutResult], Exception]:
             return [], StorageError(28, "no room")
 
     with DocumentStore(Refusing(), Durability.NONE) as store, pytest.raises(StorageError, match="no room"):
