@@ -218,8 +218,8 @@ STAGES = ((128 << 10, 1), (4 << 20, 8), (32 << 20, 32))
 """After so many bytes of values, a scope gets a dictionary of one piece in so many: 128 KB of whole pages, then 512 KB
 and 1 MB of 1 KB pieces.  Packed, each is under 3% of the values that it serves."""
 LASTING_STAGE = 2
-"""From this stage on a compaction at `fast` keeps a dictionary, because one sampled from all pages would be at most twice
-as long.  A tablet's dictionary of its first 128 KB is replaced: on 35 manuals that saved a quarter of its values."""
+"""From this stage on a compaction at `fast` keeps a dictionary, because one sampled from all pages would be at most
+twice as long.  One of the first 128 KB of a tablet is replaced: on 35 manuals that saved a quarter of its values."""
 PASSING_PACK_LEVEL = 3
 """zstd level of all dictionaries but the last of a scope, which has PACK_LEVEL: they serve few pages, and compaction
 makes others.  In a write of 3,444 pages it saves 7 us a page against level 6, and costs .14% of the raw bytes."""
