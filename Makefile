@@ -17,7 +17,7 @@ export CARGO_HOME := $(CURDIR)/$(VENV)/rust/cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 endif
 
-.PHONY: help demo wheel test-wheel test test-all crash-states soak bit-rot fuzz test-clients test-cluster native-test lint size bench site clean
+.PHONY: help demo wheel test-wheel test test-all crash-states soak bit-rot fuzz test-clients test-cluster load-cluster native-test lint size bench site clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -67,6 +67,9 @@ $(VENV)/.spark: $(STAMP)
 
 test-cluster: $(STAMP) $(VENV)/.spark  ## tests on an HBase cluster and a Spark cluster (needs a JDK 17 and Maven; at most 25 minutes)
 	sh tools/test_cluster.sh tests/cluster tests/contract -k "cluster or hbase"
+
+load-cluster: $(STAMP)  ## four writers and two readers on an HBase cluster whose servers die (MINUTES=20)
+	DOCSTORE_LOAD_MINUTES=$(or $(MINUTES),20) sh tools/test_cluster.sh tests/cluster/test_failover.py -k under_load
 
 wheel:  ## sdist and wheel into dist/, checked; needs cargo (PROCESSORS="x86_64 aarch64": rustup target add, first)
 	sh tools/wheel.sh build $(PYTHON) $(PROCESSORS)

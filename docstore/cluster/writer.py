@@ -38,7 +38,7 @@ class HBaseWriter:
     Args:
         opened: the backend.
         engine: its engine, which reads ahead.
-        texts: its index of bands.
+        texts: its index of texts.
         table: of pages.
         committer: of this process.
         clock: microseconds since 1970.
@@ -98,17 +98,17 @@ class HBaseWriter:
             for page in pages
             if not page.error
         ]
-        judged = [page for page in pages if page.analysis is not None and not page.error]
-        analyses = [page.analysed for page in judged]
+        judged = [page for page in pages if not (page.error or page.is_visit)]
+        analyses = [page.analysis for page in judged]
         near = [analysis for analysis in analyses if analysis.text_checksum and len(analysis.band_keys)]
-        postings = first_rows(analyses) + self._texts.rows_of(map(index_query, near))
+        postings = first_rows(analyses) + self._texts.first_rows(map(index_query, near))
         self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, postings, POINTER_SLICE))
         view.begin(pages)
         self._texts.read_ahead(map(index_query, near), view.postings)
         pointers = self._candidates(analyses, near)
         for page in judged:
             previous = view.newest_before(page.row_key, page.timestamp)
-            if previous is not None and previous.checksum == page.analysed.body_checksum:  # its values are verified
+            if previous is not None and previous.checksum == page.analysis.body_checksum:  # its values are verified
                 pointers.append(PagePointer(previous.source, page.row_key))
         # With their values: a page that a verdict names must be readable.
         specs = [(row_key, ReadSpec(since=at, until=at + 1)) for at, row_key in dict.fromkeys(pointers)]
@@ -119,7 +119,7 @@ class HBaseWriter:
 
         Args:
             analyses: of the pages that are judged.
-            near: those whose texts are looked up by their bands.
+            near: those whose texts are looked up.
         """
         index, new, select = self._view.index, self._view.postings, self._view.detector.candidates_to_read
         proposed = (select(analysis, index.propose(analysis, new).numbers) for analysis in near)
@@ -138,14 +138,11 @@ class HBaseWriter:
         columns, _ = self._encoder.encode(batch.writes)
         plan = Plan(self._view.posting_rows())
         plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
-        slots = [
-            _slot(write, row_of(write, columns), batch) for write in batch.writes if write.page.analysis is not None
-        ]
-        visits = [row_of(write, columns) for write in batch.writes if write.page.analysis is None]
+        slots = [_slot(write, row_of(write, columns), batch) for write in batch.writes if not write.page.is_visit]
+        visits = [row_of(write, columns) for write in batch.writes if write.page.is_visit]
         lost = self._committer.commit_group(plan, slots, visits)
-        counts = Plan()
-        counts.counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])
-        self._committer.commit(counts)
+        counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])
+        self._committer.commit(Plan(counts=counts))
         return lost
 
 
@@ -170,7 +167,7 @@ def _slot(write: Write, row: RowMutations, batch: Batch) -> Slot:
     verdict = write.verdict
     claim = b""
     if verdict.kind is VerdictKind.NEW and verdict.reason != REASON_BLANK and verdict.stored == STORED_BODY:
-        claim = bytes((status_class(write.page.page.status),)) + write.page.analysed.body_checksum
+        claim = bytes((status_class(write.page.page.status),)) + write.page.analysis.body_checksum
     named = (page for page in (verdict.of, write.contains) if page is not None)
     needs = frozenset(page for page in named if page in batch.pages)
     return Slot(write.pointer, row, claim, write.rewrites, needs)

@@ -198,7 +198,7 @@ def pages_of_files(rule: TextRule, batches: Batches) -> Iterator[Any]:
 
 def _analysed(rule: TextRule, pages: Sequence[Page], errors: Sequence[tuple[str, str]] = ()) -> Any:
     prepared = Preparer(rule.kernel(), lambda: time.time_ns() // 1000).prepare(pages)
-    rows = [_row(page) for page in prepared if page.analysis is not None]
+    rows = [_row(page) for page in prepared if not (page.error or page.is_visit)]
     refused = [(page.url, page.error) for page in prepared if page.error]
     rows += [
         (*[None] * (len(PAGE) - 2), *(text.encode("utf-8", "replace").decode() for text in each))
@@ -210,7 +210,7 @@ def _analysed(rule: TextRule, pages: Sequence[Page], errors: Sequence[tuple[str,
 
 
 def _row(page: Prepared) -> tuple[object, ...]:
-    analysis, status = page.analysed, page.page.status
+    analysis, status = page.analysis, page.page.status
     title = analysis.title.encode("utf-8", "surrogatepass")
     is_list = bool(analysis.entries)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 from blake3 import blake3
@@ -51,6 +52,7 @@ class Base(NamedTuple):
     pointer: PagePointer
 
 
+@dataclass(eq=False, slots=True)
 class NewValue:
     """A value of a capture that is to be stored; see `Values.append_values`.  Never changed.
 
@@ -69,30 +71,16 @@ class NewValue:
         saves: for each base, bytes that a delta against it is thought to save elsewhere; () for none.
     """
 
-    __slots__ = ("bases", "body", "column", "frame", "name", "pointer", "raw", "same", "saves")
-
-    def __init__(
-        self,
-        pointer: PagePointer,
-        column: Column,
-        raw: bytes,
-        name: bytes = b"",
-        bases: Sequence[Base | NewValue | None] = (),
-        *,
-        body: NewValue | bytes | None = None,
-        same: NewValue | None = None,
-        frame: bytes = b"",
-        saves: Sequence[int] = (),
-    ) -> None:
-        self.pointer = pointer
-        self.column = column
-        self.raw = raw
-        self.name = name
-        self.bases = bases
-        self.body = body
-        self.same = same
-        self.frame = frame
-        self.saves = saves
+    pointer: PagePointer
+    column: Column
+    raw: bytes
+    name: bytes = b""
+    bases: Sequence[Base | NewValue | None] = ()
+    _: KW_ONLY
+    body: NewValue | bytes | None = None
+    same: NewValue | None = None
+    frame: bytes = b""
+    saves: Sequence[int] = ()
 
 
 class StoredValue(NamedTuple):
@@ -189,10 +177,12 @@ class BaseRows:
             for cell in row.cells:
                 yield row.row_key, cell.value
 
-    def row(self, name: bytes, cell_value: bytes) -> RowMutations:
-        """The mutation that writes the row of a base."""
-        return RowMutations(TABLE, name, [SetCell(BASE_FAMILY, b"", 0, cell_value)])
 
-    def freed(self, name: bytes) -> RowMutations:
-        """The mutation that frees a base."""
-        return RowMutations(TABLE, name, [DeleteRow()])
+def base_row(name: bytes, cell_value: bytes) -> RowMutations:
+    """The mutation that writes the row of a base."""
+    return RowMutations(TABLE, name, [SetCell(BASE_FAMILY, b"", 0, cell_value)])
+
+
+def freed_row(name: bytes) -> RowMutations:
+    """The mutation that deletes the row of a base."""
+    return RowMutations(TABLE, name, [DeleteRow()])

@@ -579,7 +579,7 @@ def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, b
     stop = sites + (b"\xff" if tablet.end is None else tablet.end)
     # Compaction makes dictionaries of all columns that have long values, headings among them.
     rows = {prefix + _column_name(column): bytes((len(STAGES),)) + checksum for column, checksum in checksums.items()}
-    plan = Plan(map(_row, rows, rows.values()))
+    plan = Plan(list(map(_row, rows, rows.values())))
     for start, end in ((sites + tablet.start, stop), (prefix, prefix + b"\xff")):
         for row in engine.scan("meta", start, end, ReadSpec(keys_only=True)):
             if row.row_key not in rows:

@@ -69,7 +69,7 @@ from docstore.storage.reports import Finding, SetAside
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
-from docstore.tablets.commit import Committer
+from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.leftovers import list_set_aside, records_of
@@ -147,9 +147,9 @@ class LocalBackend:
     def __post_init__(self) -> None:
         self.engine.keep_room, self.reserve.shorten_log = self._keep_room, self.engine.shorten_log
 
-    def committer(self, durability: Durability) -> Committer:
+    def committer(self, durability: Durability) -> LocalCommitter:
         """See `Backend`."""
-        made = Committer(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
+        made = LocalCommitter(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
         made.followers.add(self.scopes.follow)
         return made
 
@@ -175,7 +175,7 @@ class LocalBackend:
         """See `Backend`."""
         from docstore.tablets.compaction.job import Compaction
 
-        assert isinstance(committer, Committer)
+        assert isinstance(committer, LocalCommitter)
         compaction = Compaction(self, table, committer, prune, **options)
         report: CompactionReport = compaction.run(tablets, dry_run=dry_run)
         return report
@@ -184,7 +184,7 @@ class LocalBackend:
         """See `Backend`."""
         from docstore.tablets.backup import backup
 
-        assert isinstance(committer, Committer)
+        assert isinstance(committer, LocalCommitter)
         return backup(self, committer, folder, on_progress)
 
     def codec_stats(self, committer: port.Committer) -> dict[str, dict[str, int]]:

@@ -19,7 +19,7 @@ from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_BODY, CODEC_ZSTD_DE
 from docstore.model.keys import url_of
 from docstore.model.plain import iso
 from docstore.model.types import Cell, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
-from docstore.storage.bases import BaseRows
+from docstore.storage.bases import BaseRows, freed_row
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, delete_of
 from docstore.storage.reports import Finding
@@ -103,8 +103,7 @@ def drop_lost(engine: Engine, bodies: ValueLog, manifest: Manifest, recovery: Re
         for ref, record in bodies.records(number):
             if record.codec == CODEC_ZSTD_BODY and recovery.is_lost(body_ref(ref, record)):
                 deltas.add(ref)
-    base_rows = BaseRows(engine)
-    bases = {name for name, cell_value in base_rows.scan() if is_lost(cell_value)}
+    bases = {name for name, cell_value in BaseRows(engine).scan() if is_lost(cell_value)}
     for segment in manifest.segments() if bases else ():
         for ref, record in bodies.records(segment.number) if segment.number not in missing else ():
             if record.codec == CODEC_ZSTD_DELTA and record.related in bases:
@@ -115,7 +114,7 @@ def drop_lost(engine: Engine, bodies: ValueLog, manifest: Manifest, recovery: Re
         if len(rows) >= BATCH_ROWS:
             engine.mutate_rows(rows, Durability.SYNC)
             rows = []
-    rows += map(base_rows.freed, bases)  # last: a repeated run must find their deltas
+    rows += map(freed_row, bases)  # last: a repeated run must find their deltas
     engine.mutate_rows(rows, Durability.SYNC)
 
 

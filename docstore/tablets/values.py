@@ -71,12 +71,15 @@ class LocalValues:
         self._load = dictionaries.load
         self._related = codec.dictionaries.get, self.base, self._body
         self.fill = partial(docstore_native.fill_capture, bodies.source, *self._related)
+        self.check_rows = partial(docstore_native.check_rows, bodies.source, *self._related)
         self.unreadable = dictionaries.unreadable
 
     # --- appending
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """See `Values`."""
+        if len(raw) <= INLINE_LIMIT_BYTES:
+            return INLINE_TAG + raw
         return self.append_values([NewValue(PagePointer(timestamp, row_key), column, raw)])[0].cell_value
 
     def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:

@@ -453,13 +453,12 @@ class Sequencer:
         if not batch.writes and not batch.anchors:
             return
         columns, base_rows = self.encoder.encode(batch.writes)
-        plan = Plan([*base_rows, *self._view.posting_rows()])
-        plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
-        plan.rows += (row_of(write, columns) for write in batch.writes)
-        pages = [write.page for write in batch.writes if write.page.analysis is not None]
-        plan.bodies = [(page.row_key, len(page.page.body)) for page in pages]
-        plan.counts = counts_of_writes(batch.writes)
-        self._committer.commit(plan)
+        rows = base_rows + self._view.posting_rows()
+        rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
+        rows += (row_of(write, columns) for write in batch.writes)
+        pages = [write.page for write in batch.writes if not write.page.is_visit]
+        bodies = [(page.row_key, len(page.page.body)) for page in pages]
+        self._committer.commit(Plan(rows, bodies, counts_of_writes(batch.writes)))
         self._view.committed(columns)
 
 

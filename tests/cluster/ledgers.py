@@ -19,13 +19,14 @@ WRITER = Path(__file__).with_name("writer.py")
 
 
 class Ack(NamedTuple):
-    """One line of a ledger: a page that was acknowledged, and when."""
+    """One line of a ledger: a page that was acknowledged, when, and how long after it was given."""
 
     number: int
     kind: str
     stored: str
     timestamp: int
     at_seconds: float
+    waited_seconds: float
 
 
 def start(
@@ -42,7 +43,7 @@ def acknowledged(folder: Path, name: str) -> list[Ack]:
     ledger = folder / f"{name}.ledger"
     lines = ledger.read_text(encoding="utf-8").split("\n")[:-1] if ledger.exists() else []
     return [
-        Ack(int(fields[1]), fields[2], fields[3], int(fields[4]), float(fields[5]))
+        Ack(int(fields[1]), fields[2], fields[3], int(fields[4]), float(fields[5]), float(fields[6]))
         for fields in map(str.split, lines)
         if fields[0] == "ack"
     ]
@@ -52,6 +53,12 @@ def longest_pause(folder: Path, name: str) -> float:
     """Seconds of the longest time in which a writer was told nothing."""
     times = [ack.at_seconds for ack in acknowledged(folder, name)]
     return max((after - before for before, after in itertools.pairwise(times)), default=0.0)
+
+
+def quantile_of_puts(folder: Path, names: Sequence[str], share: float) -> float:
+    """Seconds within which such a share of the pages was answered, after its group was given."""
+    waited = sorted(ack.waited_seconds for name in names for ack in acknowledged(folder, name))
+    return waited[min(len(waited) - 1, int(share * len(waited)))]
 
 
 def seconds_of(folder: Path, names: Sequence[str]) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ledgers import start
 
 import docstore
 from docstore.archives.copying import copy
@@ -26,10 +27,14 @@ T0 = 1_700_000_000_000_000
 
 
 @pytest.fixture
-def address() -> Iterator[str]:
-    yield f"hbase://{','.join(ADDRESSES)}/{NAMESPACE}"
+def addresses() -> Iterator[list[str]]:
+    """Of two stores that do not exist yet."""
+    names = [f"{NAMESPACE}_{number}" for number in range(2)]
+    yield [f"hbase://{','.join(ADDRESSES)}/{name}" for name in names]
     with Client(ADDRESSES) as client:
-        drop_tables(client, NAMESPACE)
+        for name in names:
+            if client.has_table(name, "meta"):
+                drop_tables(client, name)
 
 
 def pages(first: int, seed: int) -> Iterator[Page]:
@@ -42,7 +47,8 @@ def later(store: DocumentStore) -> list[PutResult]:
     return list(store.put_pages(pages(1000, 50)))
 
 
-def test_a_store_goes_to_hbase_and_back_with_its_verdicts(tmp_path: Path, address: str) -> None:
+def test_a_store_goes_to_hbase_and_back_with_its_verdicts(tmp_path: Path, addresses: list[str]) -> None:
+    address = addresses[0]
     schema = docstore.Schema(policies={"near": "reference", "exact": "reference"}, keyed_bands=True)
     with docstore.open(tmp_path / "source", create=True, schema=schema) as source:
         list(source.put_pages(pages(0, 0), anchors=True))
@@ -61,3 +67,29 @@ def test_a_store_goes_to_hbase_and_back_with_its_verdicts(tmp_path: Path, addres
             assert back.opened.band_secret == source.opened.band_secret
             assert list(check(back.opened)) == []
             assert later(back) == later(source)
+
+
+def test_a_store_is_copied_out_while_others_write_and_goes_back(tmp_path: Path, addresses: list[str]) -> None:
+    docstore.open(addresses[0], create=True).close()
+    writers = [start(addresses[0], name, 0, 384, tmp_path) for name in ("a", "b")]
+    try:
+        with docstore.open(addresses[0]) as there:
+            list(there.put_pages(pages(0, 0), anchors=True))
+            while any(writer.poll() is None for writer in writers):
+                report = copy(there, tmp_path / "copy")
+                assert report.differing == [] and report.unreadable == []
+            assert [writer.wait() for writer in writers] == [0, 0]
+            copy(there, tmp_path / "copy")
+            assert copy(there, tmp_path / "copy").written_rows == 0
+            expected = contents(there)
+        with docstore.open(tmp_path / "copy") as copied:
+            assert contents(copied) == expected
+            assert list(check(copied.opened)) == []
+            assert copy(copied, addresses[1]).differing == []
+        with docstore.open(addresses[1]) as back:
+            assert contents(back) == expected
+            assert list(check(back.opened)) == []
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.wait()

@@ -6,10 +6,13 @@ middle.  Afterwards every acknowledged page is compared, read by itself and by a
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 import signal
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,10 +20,12 @@ from typing import Self
 
 import pytest
 from hbase_cluster import ADDRESSES, empty_store
-from ledgers import Found, acknowledged, compare, longest_pause, start
-from writer import GROUP
+from ledgers import Found, acknowledged, compare, longest_pause, quantile_of_puts, start
+from writer import GROUP, body_of, url_of
 
-from docstore.cluster.client import Client
+import docstore
+from docstore.cluster.client import Client, messages
+from docstore.model.errors import DocstoreError
 from tools.cluster.hbase import Cluster, Processes, cache_folder, default_root, fetch, load, stop, wait_for
 from tools.cluster.hbase import start as start_cluster
 
@@ -33,6 +38,9 @@ BEFORE = 200
 RESUME_SECONDS = float(os.environ.get("DOCSTORE_RESUME_SECONDS", "20"))
 """After a fault; more where other work fills the machine."""
 SLOW_SECONDS = 600
+LOAD_SECONDS = 60 * float(os.environ.get("DOCSTORE_LOAD_MINUTES", "2"))
+KILLS = 4
+SCANNED = 5000
 STOP_SECONDS = 20
 """Of a RegionServer: long enough that the others take over."""
 
@@ -61,18 +69,33 @@ def address(cluster: Cluster) -> Iterator[str]:
 
 
 class Writers:
-    """Two processes that write until the end of a block; more than their first pages are there when it begins."""
+    """Processes that write until the end of a block; more than their first pages are there when it begins.
 
-    def __init__(self, address: str, folder: Path, durability: str = "sync") -> None:
+    Args:
+        address: of the store.
+        folder: of their ledgers.
+        durability: of their writes.
+        names: of the processes; two neighbours write the same bodies if there are more than two.
+    """
+
+    def __init__(self, address: str, folder: Path, durability: str = "sync", names: tuple[str, ...] = NAMES) -> None:
+        self._names = names
         self._address = address
         self._folder = folder
         self._durability = durability
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
-        for number, name in enumerate(NAMES):
+        for number, name in enumerate(self._names):
             self._processes.append(
-                start(self._address, name, PAGES * number, PAGES, self._folder, durability=self._durability)
+                start(
+                    self._address,
+                    name,
+                    PAGES * (number * 2 // len(self._names)),
+                    PAGES,
+                    self._folder,
+                    durability=self._durability,
+                )
             )
         try:
             self.go_on(BEFORE, SLOW_SECONDS)
@@ -91,10 +114,10 @@ class Writers:
 
     def go_on(self, pages: int, seconds: float) -> float:
         """Wait until each has written so many pages more; -> seconds."""
-        wanted = {name: len(acknowledged(self._folder, name)) + pages for name in NAMES}
+        wanted = {name: len(acknowledged(self._folder, name)) + pages for name in self._names}
         return wait_for(
-            lambda: all(len(acknowledged(self._folder, name)) >= wanted[name] for name in NAMES),
-            f"the writers do not come on: {[(name, len(acknowledged(self._folder, name))) for name in NAMES]}",
+            lambda: all(len(acknowledged(self._folder, name)) >= wanted[name] for name in self._names),
+            f"the writers do not come on: {[(name, len(acknowledged(self._folder, name))) for name in self._names]}",
             seconds,
         )
 
@@ -105,18 +128,18 @@ class Writers:
     def found(self) -> Found:
         """End them, and compare what they were told with what is there."""
         self._end()
-        return compare(self._address, self._folder, NAMES)
+        return compare(self._address, self._folder, self._names)
 
     @property
     def longest_pause(self) -> float:
         """Seconds in which one of them was told nothing."""
-        return max(longest_pause(self._folder, name) for name in NAMES)
+        return max(longest_pause(self._folder, name) for name in self._names)
 
 
 def check_nothing_is_lost(writers: Writers, report: Report, resumed: float) -> None:
     found = writers.found()
     report(
-        f"{found.acknowledged} pages acknowledged, {len(found.lost)} lost, {resumed:.1f} s until both write again, "
+        f"{found.acknowledged} pages acknowledged, {len(found.lost)} lost, {resumed:.1f} s until all write again, "
         f"longest pause {writers.longest_pause:.1f} s"
     )
     assert found.lost == [] and found.problems == []
@@ -229,3 +252,89 @@ def test_without_a_log_pages_are_lost(
     found = writers.found()
     report(f"{found.acknowledged} pages acknowledged, {len(found.lost)} lost, as they should be")
     assert len(found.lost) > found.acknowledged // 2
+
+
+class Reader(threading.Thread):
+    """Reads pages that were acknowledged, until it is told to end.
+
+    Attributes:
+        wrong: URLs of pages that were not there, or not exact; and the error that ended it.
+        seconds: of each read.
+    """
+
+    def __init__(self, address: str, folder: Path, name: str) -> None:
+        super().__init__(daemon=True)
+        self._address, self._folder, self._name = address, folder, name
+        self._is_ended = threading.Event()
+        self.wrong: list[str] = []
+        self.seconds: list[float] = []
+
+    def run(self) -> None:
+        try:
+            self._read()
+        except DocstoreError as error:
+            self.wrong.append(str(error))
+
+    def _read(self) -> None:
+        source = random.Random(self._name)
+        with docstore.open(self._address, read_only=True) as store:
+            while not self._is_ended.is_set():
+                for ack in source.sample(acknowledged(self._folder, self._name), 20):
+                    began = time.monotonic()
+                    document = store.get(url_of(self._name, ack.number))
+                    self.seconds.append(time.monotonic() - began)
+                    if document is None or document.body != body_of(ack.number):
+                        self.wrong.append(url_of(self._name, ack.number))
+
+    def end(self) -> None:
+        """Wait for the last read."""
+        self._is_ended.set()
+        self.join()
+
+
+def rows_by_region(table: str) -> list[int]:
+    """The rows of each region of a table."""
+    counts: list[int] = []
+    with Client(ADDRESSES) as client:
+        starts = [*sorted(client.servers_of(table)), None]
+        for first, end in itertools.pairwise(starts):
+            rows, at = 0, first
+            while True:
+                scan = messages().TScan(startRow=at, stopRow=end, filterString=b"FirstKeyOnlyFilter()", limit=SCANNED)
+                found = client.scan(table, scan, SCANNED)
+                rows += len(found)
+                if len(found) < SCANNED:
+                    break
+                at = found[-1][0] + b"\0"
+            counts.append(rows)
+    return counts
+
+
+def test_four_writers_and_two_readers_go_on_under_load_while_servers_die(
+    address: str, cluster: Cluster, processes: Processes, tmp_path: Path, report: Report
+) -> None:
+    """A third of the pages is of one host; each body is written by two writers."""
+    names = ("a", "b", "c", "d")
+    with Writers(address, tmp_path, names=names) as writers:
+        readers = [Reader(address, tmp_path, name) for name in ("a", "c")]
+        for reader in readers:
+            reader.start()
+        for number in range(KILLS):
+            threading.Event().wait(LOAD_SECONDS / (KILLS + 1))
+            kill(processes, f"regionserver{number % cluster.regionservers}")
+            start_cluster(cluster, cache_folder())
+        threading.Event().wait(LOAD_SECONDS / (KILLS + 1))
+        resumed = writers.resume()
+        for reader in readers:
+            reader.end()
+    for table in ("pages", "postings"):
+        rows = rows_by_region(f"{pages_table(address).partition(':')[0]}:{table}")
+        report(f"{table}: {sum(rows)} rows in {len(rows)} regions, {max(rows) / sum(rows):.2f} of them in one")
+    read = sorted(seconds for reader in readers for seconds in reader.seconds)
+    report(
+        f"{LOAD_SECONDS / 60:.0f} minutes, {KILLS} kills; a put within {quantile_of_puts(tmp_path, names, 0.5):.1f} s "
+        f"(half), {quantile_of_puts(tmp_path, names, 0.99):.1f} s (99%); {len(read)} reads, "
+        f"{1000 * read[len(read) // 2]:.0f} ms (half), {1000 * read[int(0.99 * len(read))]:.0f} ms (99%)"
+    )
+    check_nothing_is_lost(writers, report, resumed)
+    assert [url for reader in readers for url in reader.wrong] == []

@@ -2,9 +2,9 @@
 
     python writer.py ADDRESS NAME FIRST COUNT LEDGER [DURABILITY]
 
-Writes bodies FIRST to FIRST + COUNT under URLs of its own.  A line `ack page verdict stored timestamp second` goes to
-the ledger, synced, once a page is answered; seconds count from some moment.  Started
-again, it writes all pages again.
+Writes bodies FIRST to FIRST + COUNT under URLs of its own; a third of them are of one host, which all writers share.  A
+line `ack page verdict stored timestamp second waited` goes to the ledger, synced, once a page is answered; seconds
+count from some moment, and the last are those since the page was given.  Started again, it writes all pages again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 
 T0 = 1_700_000_000_000_000
 GROUP = 128
+TOP_LEVEL = ("com", "de", "io", "net", "org", "ru", "example")
 HTML = (("Content-Type", "text/html"),)
 
 
 def url_of(name: str, number: int) -> str:
-    return f"https://w{name}-{number % 50}.example/{number}"
+    if number % 3 == 0:
+        return f"https://one.example/{name}/{number}"
+    return f"https://w{name}-{number % 50}.{TOP_LEVEL[number % len(TOP_LEVEL)]}/{number}"
 
 
 def body_of(number: int) -> bytes:
@@ -47,11 +50,12 @@ def main(address: str, name: str, first: int, count: int, ledger: Path, durabili
             numbers = range(at, min(at + GROUP, first + count))
             answered.write(b"".join(b"intent %d\n" % number for number in numbers))
             os.fsync(answered.fileno())
+            given = os.times().elapsed
             try:
                 for number, result in zip(numbers, store.put_pages(pages(name, numbers), threads=1), strict=True):
                     now = os.times().elapsed
-                    line = f"ack {number} {result.verdict.kind} {result.stored} {result.timestamp} {now:.3f}\n"
-                    answered.write(line.encode())
+                    what = f"{number} {result.verdict.kind} {result.stored} {result.timestamp}"
+                    answered.write(f"ack {what} {now:.3f} {now - given:.3f}\n".encode())
                     at = number + 1
             except (CommitUnknown, StorageError, StoreUnavailable) as error:
                 print(f"writer {name} at {at}: {error}", flush=True)

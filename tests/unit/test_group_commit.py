@@ -323,7 +323,7 @@ def test_an_iterator_may_be_dropped_by_a_thread_that_its_writes_wait_for(store: 
         groups.go_on.set()
         dropping = threading.Thread(target=results.close, daemon=True)  # type: ignore[attr-defined]
         dropping.start()
-        dropping.join(10)
+        dropping.join(60)
         assert not dropping.is_alive()
     assert store.put_page("https://b.example/", b"x").stored == "body"
 
@@ -403,7 +403,7 @@ def test_a_forked_child_closes_its_copy_while_the_parent_writes(store: DocumentS
     assert groups.reached.wait(60)
     child = os.fork()
     if child == 0:
-        signal.alarm(10)
+        signal.alarm(60)
         store.close()
         os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

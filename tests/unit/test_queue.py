@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from docstore.model.analysis import NOT_ANALYSED
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind
 from docstore.storage.writes import Prepared
@@ -22,7 +23,7 @@ REJECT: Policies = {VerdictKind.EXACT: Policy.REJECT}
 
 
 def prepared(name: str, length_bytes: int = 1) -> Prepared:
-    return Prepared(Page(name, b"x" * length_bytes), b"", name, 0, None, "", (), ({}, {}), b"")
+    return Prepared(Page(name, b"x" * length_bytes), b"", name, 0, NOT_ANALYSED, "", (), ({}, {}), b"")
 
 
 def request(*names: str, policies: Policies = FLAG, length_bytes: int = 1) -> Request:

@@ -36,6 +36,7 @@ from docstore.model.format import (
     TABLE_TAGS,
 )
 from docstore.model.types import DeleteCells, Durability, ReadSpec, RowMutations
+from docstore.storage.bases import freed_row
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Plan
 from docstore.storage.reports import CompactionReport, Progress
@@ -43,7 +44,7 @@ from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table
 from docstore.storage.values import raw_bytes_of
 from docstore.tablets.codec import Dictionary, ValueCodec
-from docstore.tablets.commit import Committer
+from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.compaction.encoding import (
     CACHE_BYTES,
     DICTIONARY_SHARE,
@@ -107,7 +108,7 @@ class Compaction:
         self,
         opened: LocalBackend,
         table: Table,
-        committer: Committer,
+        committer: LocalCommitter,
         prune: Callable[[], int],
         *,
         level: str = "fast",
@@ -459,7 +460,7 @@ class Compaction:
             opened.base_rows.retired.update(free)
         for start in range(0, len(free), SLICE_BASES):
             with committer.lock:
-                rows = [opened.base_rows.freed(name) for name in free[start : start + SLICE_BASES]]
+                rows = [freed_row(name) for name in free[start : start + SLICE_BASES]]
                 committer.commit(Plan(rows))
         for name in free:
             used.base_rows.pop(name)

@@ -31,7 +31,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
-from docstore.storage.bases import TABLE, Base, NewValue, value_name
+from docstore.storage.bases import TABLE, Base, NewValue, base_row, value_name
 from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import Plan, ScannedRow, all_cells, delete_of
 from docstore.storage.reports import CompactionReport
@@ -47,7 +47,7 @@ from docstore.storage.values import (
     raw_bytes_of,
 )
 from docstore.tablets.codec import Dictionary, ValueCodec
-from docstore.tablets.commit import Committer
+from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.compaction.encoding import Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
 from docstore.tablets.layout import LocalBackend
@@ -114,7 +114,7 @@ class Relocator:
         self,
         opened: LocalBackend,
         table: Table,
-        committer: Committer,
+        committer: LocalCommitter,
         *,
         old: set[int],
         begin_segment: Callable[[int], SegmentWriter],
@@ -458,7 +458,7 @@ class Relocator:
                     self._apply(planned, rows)
                 if rows:
                     bases_first = sorted(rows.items(), key=lambda row: row[0][0] != TABLE)
-                    self._commit(Plan(RowMutations(*key, mutations) for key, mutations in bases_first))
+                    self._commit(Plan([RowMutations(*key, mutations) for key, mutations in bases_first]))
 
     def _apply(self, planned: PlannedRow, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
         """Add the changes of a row that are still valid.
@@ -533,7 +533,7 @@ class Relocator:
     def _make_base(self, name: bytes, cell_value: bytes, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
         """Set the cell value of a base; any record of the same bytes will do."""
         self._base_rows.retired.discard(name)
-        rows[TABLE, name] = list(self._base_rows.row(name, cell_value).mutations)
+        rows[TABLE, name] = list(base_row(name, cell_value).mutations)
 
 
 def _moves_of(planned: PlannedRow) -> int:

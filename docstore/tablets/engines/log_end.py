@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgpack
 
-from docstore.model.codec import decode_varint
+from docstore.compiled import docstore_native
 from docstore.model.format import MANIFEST_COUNTERS_ROW, MANIFEST_FAMILY, MANIFEST_QUALIFIER
 from docstore.storage.files import Files
 from docstore.tablets.engines.cellkeys import column_head, row_prefix
@@ -127,9 +127,9 @@ def _commit_of(batch: bytes) -> _Commit | None:
         if at >= len(batch):
             return None
         is_put = batch[at]
-        length, at = decode_varint(batch, at + 1)
+        length, at = docstore_native.decode_varint(batch, at + 1)
         key, at = batch[at : at + length], at + length
-        length, at = decode_varint(batch, at) if is_put else (0, at)
+        length, at = docstore_native.decode_varint(batch, at) if is_put else (0, at)
         value, at = batch[at : at + length], at + length
     counters = msgpack.unpackb(value)
     _, committed_bytes, synced_bytes = counters["active"]
@@ -146,10 +146,10 @@ def _live_logs(folder: Path) -> list[Path]:
     for _, _, edit in _batches(manifest):
         at = 0
         if edit[:1] == b"\1":  # name of the comparator
-            length, at = decode_varint(edit, 1)
+            length, at = docstore_native.decode_varint(edit, 1)
             at += length
         if edit[at : at + 1] == b"\2":
-            first, _ = decode_varint(edit, at + 1)
+            first, _ = docstore_native.decode_varint(edit, at + 1)
     logs = {int(path.stem): path for path in folder.glob("*.log") if path.stem.isdecimal()}
     return [logs[number] for number in sorted(logs) if number >= first]
 
