@@ -273,7 +273,7 @@ def main() -> int:
         make_small(small)
         singles = ([damage] for damage in single_damages(small, source, options.small_share))
         truth = read_all(small)
-        works = [(small, truth, chunk) for chunk in chunks(singles, 500)]
+        works = [(small, truth, chunk) for chunk in chunks(singles, 100)]
         if options.flips:
             make_large(large)
             truth = read_all(large)
