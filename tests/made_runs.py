@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from docstore.compiled import docstore_native
 from docstore.dedup.runs import Span
-from docstore.model.codec import encode_varint
 from docstore.model.format import RUN_LIST_HEAD_BITS, TEXT_NUMBER_BYTES
 from docstore.model.sets import Keys
 from tests.reference.postings import Shape, key_bytes
+from tests.reference.varint import encode_varint
 
 LIST_LIMIT = (1 << RUN_LIST_HEAD_BITS[0]) + 1
 """Texts of one key that a run can have."""

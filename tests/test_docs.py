@@ -37,7 +37,6 @@ from docstore.cli.arguments import parser_of
 from docstore.cli.main import COMMANDS, Command, main
 from docstore.model import format as disk_format
 from tools.make_cli_reference import reference
-from tools.size import statements
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -175,20 +174,14 @@ IDENTIFIER = re.compile(r"_?[A-Z][A-Za-z0-9_]{3,}")
 PLACES = ("", "docs", "docstore", "docstore/archives", "docstore/tablets", "docstore/tablets/engines")
 
 
+DEFINED = re.compile(r"^ *(?:class|(?:async )?def) (\w+)|^ *(\w+)(?:: [^=\n]+)? = ", re.MULTILINE)
+
+
 @functools.cache
 def defined() -> set[str]:
     """Names of classes, functions and module constants of the package and its tests."""
-    names: set[str] = set()
-    for path in [*(ROOT / "docstore").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
-        for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
-            match node:
-                case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                    names.add(node.name)
-                case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)):
-                    names.add(name)
-                case _:
-                    pass
-    return names
+    files = [*(ROOT / "docstore").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    return {one or other for path in files for one, other in DEFINED.findall(path.read_text(encoding="utf-8"))}
 
 
 @pytest.mark.parametrize("page", NAMED_PAGES, ids=lambda page: page.name)

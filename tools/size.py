@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple
@@ -60,9 +59,14 @@ def lines_of_code(paths: list[Path]) -> int:
 
 
 @functools.cache
+def tree(path: Path) -> ast.Module:
+    """The tree of a file, which is parsed once for all figures and for all house rules."""
+    return ast.parse(path.read_bytes())
+
+
+@functools.cache
 def _nodes(path: Path) -> tuple[ast.AST, ...]:
-    """Every node of a file's tree: a file is parsed once for all figures."""
-    return tuple(ast.walk(ast.parse(path.read_bytes())))
+    return tuple(ast.walk(tree(path)))
 
 
 @functools.cache
@@ -77,14 +81,6 @@ def _code_lines(path: Path) -> int:
         elif isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str):
             prose.update(range(node.lineno, (node.end_lineno or 0) + 1))
     return len(lines - prose)
-
-
-def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every statement of a tree, nested ones too.  Expressions, which are most of a tree, are left out."""
-    for field in ("body", "handlers", "cases", "orelse", "finalbody"):
-        for inner in getattr(tree, field, ()):
-            yield inner
-            yield from statements(inner)
 
 
 def calls_of(name: str, paths: list[Path]) -> int:
@@ -194,13 +190,13 @@ def caches_of_a_put() -> list[str]:
             if one.cache_info()[:2] != counts
         ]
         for holder in gc.get_objects():
-            names = vars(holder).items() if hasattr(holder, "__dict__") and _is_ours(holder) else ()
+            names = vars(holder).items() if _is_ours(type(holder)) and hasattr(holder, "__dict__") else ()
             found += [f"{type(holder).__qualname__}.{name}" for name, value in names if id(value) in asked]
     return sorted(set(found))
 
 
-def _is_ours(holder: object) -> bool:
-    return str(type(holder).__module__).startswith("docstore") and not isinstance(holder, type)
+def _is_ours(kind: type) -> bool:
+    return str(kind.__module__).startswith("docstore") and not issubclass(kind, type)
 
 
 def keys_of_a_put() -> tuple[int, int]:

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from blake3 import blake3
 
+from docstore.compiled import docstore_native
 from docstore.model import capture
-from docstore.model.codec import encode_varint
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import BAND_SECRET_ROW, CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.keys import url_of
@@ -49,6 +49,7 @@ from docstore.writing.importing import (
     source_name,
 )
 
+encode_varint = docstore_native.encode_varint
 RANGE_ROWS = 2048
 GROUP_PORTIONS = 256
 GROUP_BYTES = 8 << 20

@@ -64,7 +64,7 @@ class ExportReport(Plain):
 
 def export(
     store: Store,
-    writer: PageWriter,
+    writer: PageExport,
     selection: Selection = Selection(),
     *,
     texts: bool = True,
@@ -120,7 +120,7 @@ def pages(
     keep: Callable[[bytes, int], bool] | None = None,
     keep_encoded: bool = False,
 ) -> Iterator[ExportPage]:
-    """The captures of a selection as `PageWriter` takes them; `keep` and `keep_encoded` as in `export`."""
+    """The captures of a selection as `PageExport` takes them; `keep` and `keep_encoded` as in `export`."""
     if keep_encoded and RECORDED_FAMILY not in {family.name for family in store.schema.families}:
         raise InvalidArgument(
             f"this store has no family {RECORDED_FAMILY!r}, so no records as they were recorded: "
@@ -222,7 +222,7 @@ class ExportPage(NamedTuple):
         return self.page.fetched_at or 0
 
 
-class PageWriter:
+class PageExport:
     """Writes pages one by one to a binary stream that the caller opened and closes."""
 
     def write(self, page: ExportPage, /) -> None:
@@ -301,7 +301,7 @@ class CountedStream(io.RawIOBase):
         return len(piece)
 
 
-class WarcExport(PageWriter):
+class WarcExport(PageExport):
     """Writes WARC 1.1 with one gzip member for each record: response, resource and revisit.
 
     Bodies are written decoded.  Received headers that are then wrong (Content-Encoding, Transfer-Encoding, another
@@ -475,7 +475,7 @@ _TAG = re.compile(r"</(?=DOCHDR>)", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 
 
-class TrecWebExport(PageWriter):
+class TrecWebExport(PageExport):
     """Writes <DOC> elements as WT10g has them: ``url ip date type length``, HTTP status and headers, then the body.
 
     The format has no escape: a body that contains ``</DOC>`` is written as it is.  Our reader takes its end from the
@@ -512,7 +512,7 @@ def document_number(url: str, timestamp: int) -> str:
 # --- JSON Lines
 
 
-class JsonLinesExport(PageWriter):
+class JsonLinesExport(PageExport):
     """Writes one object for each page; `bodies` adds the body in base64, `markdown` the main text as Markdown."""
 
     def __init__(self, stream: BinaryIO, *, bodies: bool = False, markdown: bool = False) -> None:
@@ -550,13 +550,13 @@ class JsonLinesExport(PageWriter):
         self._stream.write(line.encode("utf-8", "replace") + b"\n")
 
 
-def _wacz_export(stream: BinaryIO) -> PageWriter:
+def _wacz_export(stream: BinaryIO) -> PageExport:
     from docstore.archives.wacz import WaczExport  # which imports this file
 
     return WaczExport(stream, SOFTWARE)
 
 
-WRITERS: Final[Mapping[str, Callable[[BinaryIO, bool], PageWriter]]] = {
+WRITERS: Final[Mapping[str, Callable[[BinaryIO, bool], PageExport]]] = {
     "warc": lambda stream, bodies: WarcExport(stream, SOFTWARE),
     "wacz": lambda stream, bodies: _wacz_export(stream),
     "trecweb": lambda stream, bodies: TrecWebExport(stream),

@@ -26,7 +26,7 @@ import msgpack
 from docstore.archives.entries import BODY_LIMIT_BYTES, ReadOptions, Recorded, RevisitEntry
 from docstore.archives.folder import files_below
 from docstore.archives.locations import files_in, is_folder, is_url, size_of
-from docstore.archives.readahead import Job, Pages, Place, Portion, ReadingProcess, portions, warn_once
+from docstore.archives.readahead import Pages, Place, Portion, ReadingJob, ReadingProcess, portions, warn_once
 from docstore.archives.reader import why_no_archive
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import store_exists
@@ -348,7 +348,7 @@ class _Run:
         pays = options.jobs > 1 or (options.threads > 1 and processors() > 1 and is_long)
         if not isinstance(store, DocumentStore) or not (pays if options.reader is None else options.reader):
             return False  # a server analyses pages itself
-        job = Job(
+        job = ReadingJob(
             tuple(files),
             self.read_options,
             store.schema,

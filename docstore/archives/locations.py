@@ -15,9 +15,10 @@ import json
 import logging
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from glob import glob, has_magic
@@ -98,18 +99,22 @@ def files_in(name: str) -> list[str]:
 def listed(name: str, base: str = "") -> list[str]:
     """The files that a list names: one a line, plain or gzip, or the manifest of an export in shards.
 
+    Lines that begin with `#` are comments.
+
     Args:
-        name: path or URL of the list.
+        name: path or URL of the list, or - for stdin.
         base: URL or folder in front of each name; by default a manifest's own folder, and nothing for other lists.
     Raises:
         InvalidArgument: the list cannot be read, or names nothing; or a file is not as long as its manifest says.
     """
     files = []
     try:
-        with open_input(name) as stream:
+        with nullcontext(sys.stdin.buffer) if name == "-" else open_input(name) as stream:
             raw = stream.read(_LIST_BYTES)
         raw = gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
         for line in filter(None, map(str.strip, raw.decode("utf-8").split("\n"))):
+            if line.startswith("#"):
+                continue
             shard = json.loads(line) if line.startswith("{") else {"file": line}
             if "file" not in shard:
                 continue  # the options of the export

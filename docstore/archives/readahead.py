@@ -182,7 +182,7 @@ _PIPE_BYTES: Final = 1 << 20
 _LOG = logging.getLogger(__name__)
 
 
-class Job(NamedTuple):
+class ReadingJob(NamedTuple):
     """What to read, and how to analyse it.
 
     Attributes:
@@ -208,7 +208,7 @@ class Job(NamedTuple):
 class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
     """A second process that reads one job; the end of the context kills it."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ReadingJob) -> None:
         """Start the process without waiting until it has loaded.
 
         Raises:

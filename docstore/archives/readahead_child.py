@@ -26,7 +26,7 @@ from typing import IO, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from docstore.archives.readahead import HELLO, Job, Portion, portions
+from docstore.archives.readahead import HELLO, Portion, ReadingJob, portions
 from docstore.dedup.kernel import Kernel, bin_order
 from docstore.model.analysis import Analysis
 from docstore.model.types import Page
@@ -66,7 +66,7 @@ class Allowance:
             self._changed.notify()
 
 
-def serve(job: Job, output: IO[bytes]) -> None:
+def serve(job: ReadingJob, output: IO[bytes]) -> None:
     """Read the files of a job and send their pages.
 
     Raises:
@@ -85,7 +85,7 @@ def serve(job: Job, output: IO[bytes]) -> None:
         write(output, encode(END))
 
 
-def _frames(job: Job) -> Iterator[Parts]:
+def _frames(job: ReadingJob) -> Iterator[Parts]:
     """The frames of a job, in order."""
     # Each page of an archive has a time, so the clock only serves to refuse times in the future.
     order = bin_order(job.band_secret)
@@ -144,7 +144,7 @@ def main() -> None:
     try:
         output.write(HELLO)
         output.flush()
-        job: Job = pickle.load(sys.stdin.buffer)
+        job: ReadingJob = pickle.load(sys.stdin.buffer)
         threading.Thread(target=_exit_with_parent, args=(sys.stdin.fileno(),), daemon=True).start()
         serve(job, output)
     except (OSError, EOFError):
@@ -260,17 +260,16 @@ class Receiver:
 
 
 def _plain(prepared: Prepared) -> list[Any]:
-    page, analysis = prepared.page, prepared.analysis
+    page = prepared.page
     plain: list[Any] = list(prepared)
     is_long = len(page.body) >= LONG_BODY_BYTES
     plain[_PAGE] = (page.url, pickle.PickleBuffer(page.body) if is_long else page.body, *page[2:])
     plain[_ANCHORS] = [tuple(anchor) for anchor in prepared.anchors]
     plain[_VALUES] = tuple(prepared.values)
-    if analysis is not None:
-        fields: list[Any] = list(analysis)
-        for number in _ARRAYS:
-            fields[number] = fields[number].tobytes()
-        plain[_ANALYSIS] = fields
+    columns: list[Any] = list(prepared.analysis)
+    plain[_ANALYSIS] = columns
+    for number in _ARRAYS:
+        columns[number] = columns[number].tobytes()
     return plain
 
 
@@ -279,8 +278,7 @@ def _prepared(plain: list[Any]) -> Prepared:
     plain[_ANCHORS] = tuple([Anchor(*anchor) for anchor in plain[_ANCHORS]])
     plain[_VALUES] = tuple(plain[_VALUES])
     fields = plain[_ANALYSIS]
-    if fields is not None:
-        for number in _ARRAYS:
-            fields[number] = np.frombuffer(fields[number], np.uint64)
-        plain[_ANALYSIS] = Analysis._make(fields)
+    for number in _ARRAYS:
+        fields[number] = np.frombuffer(fields[number], np.uint64)
+    plain[_ANALYSIS] = Analysis._make(fields)
     return Prepared._make(plain)

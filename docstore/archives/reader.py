@@ -270,7 +270,7 @@ def _read_wacz(stream: IO[bytes], options: ReadOptions, depth: int = 0) -> Itera
     if not any(member.file_size for member in members):
         yield DamagedEntry(0, "a WACZ file without records: it has no file in archive/, and no WACZ file")
         return
-    end = 0
+    end, size = 0, stream.seek(0, io.SEEK_END)
     for member in members:
         if member.is_dir():
             continue
@@ -284,6 +284,8 @@ def _read_wacz(stream: IO[bytes], options: ReadOptions, depth: int = 0) -> Itera
             reason = "a member of the zip file begins inside the one before it"
         elif magic != b"PK\x03\x04":
             reason = "no member of the zip file begins there"
+        elif start > size:
+            reason = f"the content of the member would begin {start - size} bytes after the end of the zip file"
         elif member.flag_bits & 1:
             reason = "the member is encrypted"
         elif member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

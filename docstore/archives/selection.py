@@ -6,6 +6,7 @@ Rows come in row-key order, the captures of a row oldest first, so that a body p
 from __future__ import annotations
 
 import json
+import logging
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
     from docstore.sweep.clusters import Survivors
 
+_LOG: Final = logging.getLogger(__name__)
 ROWS_AHEAD = 256
 """Rows whose newest captures are read by one call: with one request a row, a served store takes twice as long."""
 
@@ -36,7 +38,7 @@ _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt, "<=": operator.le, "=": operator.eq, "!=": operator.ne, ">=": operator.ge, ">": operator.gt,
 }  # fmt: skip
 _CONDITION: Final = re.compile(r"\s*([^\s.]+)\.([^\s<=>!]+)\s*(<=|>=|!=|=|<|>)\s*([^<=>!\s].*|\S)\s*", re.DOTALL)
-_OR: Final = re.compile(r"\s+or\s+(?=[^\s.]+\.[^\s<=>!]+\s*[<=>!])")
+_OR: Final = re.compile(r"\s+or\s+(?=[^\s.]+\.[^\s<=>!]+\s*[<=>!])", re.IGNORECASE)
 _KINDS: Final = {bool: "true or false", int: "a number", float: "a number", str: "a string", list: "a list"}
 
 
@@ -281,8 +283,8 @@ def in_language(store: Store, wanted: str, **within: Any) -> Callable[[bytes, in
 class _Where:
     """Which captures fulfil all conditions on their notes; call it in row-key order.
 
-    It counts for each condition whether notes had its field, and a value of its type: a condition that no note could
-    fulfil has a wrong name or type.
+    It also learns which fields the notes have, and of which types: a condition that no note could fulfil has a wrong
+    name or type.
     """
 
     def __init__(self, store: Store, conditions: Iterable[str], **within: Any) -> None:
@@ -291,9 +293,9 @@ class _Where:
         self._cells = in_step(store.cells.scan(spec=ReadSpec(families=(capture.NOTE_FAMILY,)), **within))
         self._row_key = b""
         self._notes: dict[int, dict[str, Mapping[str, object]]] = {}
-        self._seen: dict[str, Mapping[str, object]] = {}
+        self._seen: dict[str, dict[str, object]] = {}
         self._found: dict[str, object] = {}
-        self._possible: set[int] = set()
+        self._unproven = [one for some in self._conditions for one in some]
 
     def __call__(self, row_key: bytes, timestamp: int) -> bool:
         if self._row_key != row_key:
@@ -303,35 +305,35 @@ class _Where:
                     note = capture.decode_note(cell.value)
                     self._notes.setdefault(cell.timestamp, {})[cell.qualifier.decode()] = note
         notes = self._notes.get(timestamp, {})
-        self._seen.update(notes)
-        if len(self._possible) < len(self._conditions):
-            self._look(notes)
+        if self._unproven:
+            for name, fields in notes.items():
+                self._seen.setdefault(name, {}).update(fields)
+        for one in self._unproven.copy():
+            if (found := one.of(notes.get(one.note, {}))) is not None:
+                self._found[one.name] = found
+                if one.compares(found):
+                    self._unproven.remove(one)
         return all(any(one.holds(notes.get(one.note, {})) for one in some) for some in self._conditions)
 
-    def _look(self, notes: Mapping[str, Mapping[str, object]]) -> None:
-        for number, some in enumerate(self._conditions):
-            for one in some:
-                if (found := one.of(notes.get(one.note, {}))) is not None:
-                    self._found[one.name] = found
-                    if one.compares(found):
-                        self._possible.add(number)
+    def problem(self) -> str | None:
+        """Which wrong name or type keeps a condition from being fulfilled by any note that was seen; None if none does.
 
-    def check(self) -> None:
-        """Refuse conditions that no note could fulfil, though there were some.
-
-        Raises:
-            InvalidArgument: it names the field or the type.
+        One alternative may ask for a field inside an object that no page has, such as a script, if another alternative
+        is possible.
         """
-        impossible = (some for number, some in enumerate(self._conditions) if number not in self._possible)
-        for one in (one for some in impossible for one in some if one.note in self._seen):
-            if one.name not in self._found:
-                fields = ", ".join(sorted(self._seen[one.note]))
-                raise InvalidArgument(f"no page has the field {one.name}; the note {one.note} has {fields}")
-            found, value = self._found[one.name], one.value
-            raise InvalidArgument(
-                f"{one.name} is {_KINDS.get(type(found), 'an object')}, such as {json.dumps(found):.60}; it cannot be "
-                f"compared with {_KINDS.get(type(value), 'an object')}, {json.dumps(value):.60}"
-            )
+        for some in self._conditions:
+            unproven = [one for one in some if one in self._unproven]
+            for one in unproven:
+                if one.name in self._found:
+                    found, value = self._found[one.name], one.value
+                    return (
+                        f"{one.name} is {_KINDS.get(type(found), 'an object')}, such as {json.dumps(found):.60}; it "
+                        f"cannot be compared with {_KINDS.get(type(value), 'an object')}, {json.dumps(value):.60}"
+                    )
+                fields = self._seen.get(one.note)
+                if fields and (len(unproven) == len(some) or one.field.partition(".")[0] not in fields):
+                    return f"no page has the field {one.name}; the note {one.note} has {', '.join(sorted(fields))}"
+        return None
 
 
 def _with_cells(rows: Iterable[Row], keep: Callable[[bytes, int], bool]) -> Iterator[Row]:
@@ -395,8 +397,10 @@ def captures(
                 continue
             yield row, taken, visit_headers(store, row, taken) if row.row_key == last else None
             last = row.row_key
-    if where is not None and not last and not selection.after:
-        where.check()
+    if where is not None and not selection.after and (problem := where.problem()):
+        if not last:
+            raise InvalidArgument(problem)
+        _LOG.warning("an alternative of a condition selects nothing: %s", problem)
 
 
 def _read(

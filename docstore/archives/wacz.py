@@ -31,7 +31,7 @@ from itertools import islice
 from typing import IO, BinaryIO
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from docstore.archives.export import ExportPage, PageWriter, WarcExport, iso_date, moment
+from docstore.archives.export import ExportPage, PageExport, WarcExport, iso_date, moment
 from docstore.model.types import Page
 
 INDEX_LINES = 300
@@ -169,7 +169,7 @@ def media_type_of(page: Page) -> str:
 # --- WACZ
 
 
-class WaczExport(PageWriter):
+class WaczExport(PageExport):
     """Writes a WACZ file to a stream that can be sought; `close` writes all but the records."""
 
     def __init__(self, stream: BinaryIO, software: str) -> None:

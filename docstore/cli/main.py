@@ -98,6 +98,7 @@ GROUPS = {
 TOOL = "tool"
 TOOLS = (
     Command("tool salvage", "write pages from records when rows are lost", STORES, "docstore.cli.upkeep"),
+    Command("tool rebuild", "bring back a store whose engine/ is damaged", STORES, "docstore.cli.upkeep"),
     Command("tool reindex", "index pages that the detector cannot see", STORES, "docstore.cli.sweep"),
     Command("tool lsh", "choose bands for a similarity and a recall", STORES, "docstore.cli.tools"),
     Command("tool plateau", "measure a page's tag curve and its plateau", STORES, "docstore.cli.tools"),

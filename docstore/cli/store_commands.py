@@ -261,7 +261,8 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--files-from FILE",
-        "also what this file lists, one path or URL a line, plain or gzip: paths of Common Crawl, or a manifest",
+        "also what this file (- for stdin) lists, one path or URL a line, plain or gzip: paths of Common Crawl, or a "
+        "manifest",
     )
     declare(parser, "--jobs N", "processes that read and analyse, each of them other files (default: 1)", default=1)
     declare(parser, "--mirror DIR", "instead: a folder of saved pages; needs --base")
@@ -626,6 +627,25 @@ def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--output FILE", "output file; replaced when everything is written", required=True)
     declare(parser, "--set-aside", "only records in the store's folder set-aside/")
     arguments.add_store(parser, "{captures, bodies, texts, unreadable, damaged} as one JSON object")
+
+
+# --- docstore tool rebuild
+
+REBUILD_DESCRIPTION = """\
+Bring back a store that does not open because files of LevelDB in engine/ are
+damaged.  Makes a new list of its tables, without damaged blocks and records;
+the old files stay in engine/lost/.  Makes the schema, the rows of segments and
+the index again if they are lost.  `docstore check` then reports that rows may
+be lost, until --acknowledge.  If you have a backup, restore it instead."""
+
+REBUILD_EXAMPLES = """\
+docstore tool rebuild
+docstore tool rebuild --store broken --json
+"""
+
+
+def add_rebuild_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.add_store(parser, "{replaced, copied, segments} as one JSON object")
 
 
 LOOPBACK = "127.0.0.1"

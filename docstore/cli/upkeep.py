@@ -1,4 +1,4 @@
-"""Maintain a store: check it, compact it, salvage its records."""
+"""Maintain a store: check it, compact it, salvage its records, rebuild its rows."""
 
 from __future__ import annotations
 
@@ -189,3 +189,20 @@ def run_salvage(args: argparse.Namespace) -> int:
     if late:
         return EXIT_RECORDS_SKIPPED
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
+
+
+# --- docstore tool rebuild
+
+
+def run_rebuild(args: argparse.Namespace) -> int:
+    from docstore.tablets.rebuild import rebuild
+
+    refuse_other_backend(args.store, "a rebuild is of the files of a store")
+    report = rebuild(Path(args.store))
+    output.answer(
+        args,
+        report.asdict(),
+        f"rebuilt; {report.replaced} replaced files are in engine/lost/; {report.copied} rows of the schema and "
+        f"{report.segments} rows of segments were made again; now run `docstore check`",
+    )
+    return EXIT_OK

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from docstore.cluster.client import Client, HBaseCell, delete_columns, delete_families, messages, put
 from docstore.cluster.coding import CHUNKS_TABLE, LARGE
 from docstore.cluster.engine import HBaseEngine
-from docstore.model.codec import decode_varint, encode_varint
+from docstore.compiled import docstore_native
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -48,6 +48,7 @@ from docstore.tablets.codec import ValueCodec, pack, unpack
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record
 
+decode_varint, encode_varint = docstore_native.decode_varint, docstore_native.encode_varint
 NUMBER_BYTES: Final = 4
 """Length of the chunk number at the end of a row key."""
 _CONTENT: Final = b"content"
@@ -285,6 +286,7 @@ class CellValues:
 
     shares_values = False
     fill = None
+    check_rows = None
 
     def __init__(self, engine: HBaseEngine, chunks: ChunkRows, dictionaries: SiteDictionaries) -> None:
         self._engine = engine

@@ -61,9 +61,9 @@ class HBaseWriter:
         committer.followers.add(self._view.follow)
 
     def write(
-        self, pages: Sequence[Prepared], policies: Sequence[Policies]
+        self, pages: Sequence[Prepared], policies: Sequence[Policies], is_awaited: Callable[[], bool]
     ) -> tuple[list[PutResult], BaseException | None]:
-        """See `GroupWriter`."""
+        """See `GroupWriter`; a group is sent whole, whoever waits."""
         writes: dict[int, Write] = {}
         waiting = list(range(len(pages)))
         committed = 0
@@ -95,8 +95,8 @@ class HBaseWriter:
         self._engine.forget_ahead()
         newest = ReadSpec((CAPTURE_FAMILY,), cell_limit=FIRST_RECORDS)
         rows = [(page.row_key, newest) for page in pages if not page.error]
-        judged = [page for page in pages if page.analysis is not None and not page.error]
-        analyses = [page.analysed for page in judged]
+        judged = [page for page in pages if not (page.error or page.is_visit)]
+        analyses = [page.analysis for page in judged]
         near = [analysis for analysis in analyses if analysis.text_checksum and len(analysis.band_keys)]
         postings = first_rows(analyses) + self._texts.first_rows(map(index_query, near))
         self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, postings, POINTER_SLICE))
@@ -105,7 +105,7 @@ class HBaseWriter:
         pointers = self._candidates(analyses, near)
         for page in judged:
             previous = view.newest_before(page.row_key, page.timestamp)
-            if previous is not None and previous.checksum == page.analysed.body_checksum:  # its values are verified
+            if previous is not None and previous.checksum == page.analysis.body_checksum:  # its values are verified
                 pointers.append(PagePointer(previous.source, page.row_key))
         # With their values: a page that a verdict names must be readable.
         specs = [(row_key, ReadSpec(since=at, until=at + 1)) for at, row_key in dict.fromkeys(pointers)]
@@ -135,14 +135,11 @@ class HBaseWriter:
         columns, _ = self._encoder.encode(batch.writes)
         plan = Plan(self._view.posting_rows())
         plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
-        slots = [
-            _slot(write, row_of(write, columns), batch) for write in batch.writes if write.page.analysis is not None
-        ]
-        visits = [row_of(write, columns) for write in batch.writes if write.page.analysis is None]
+        slots = [_slot(write, row_of(write, columns), batch) for write in batch.writes if not write.page.is_visit]
+        visits = [row_of(write, columns) for write in batch.writes if write.page.is_visit]
         lost = self._committer.commit_group(plan, slots, visits)
-        counts = Plan()
-        counts.counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])
-        self._committer.commit(counts)
+        counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])
+        self._committer.commit(Plan(counts=counts))
         return lost
 
 
@@ -167,7 +164,7 @@ def _slot(write: Write, row: RowMutations, batch: Batch) -> Slot:
     verdict = write.verdict
     claim = b""
     if verdict.kind is VerdictKind.NEW and verdict.reason != REASON_BLANK and verdict.stored == STORED_BODY:
-        claim = bytes((status_class(write.page.page.status),)) + write.page.analysed.body_checksum
+        claim = bytes((status_class(write.page.page.status),)) + write.page.analysis.body_checksum
     named = (page for page in (verdict.of, write.contains) if page is not None)
     needs = frozenset(page for page in named if page in batch.pages)
     return Slot(write.pointer, row, claim, write.rewrites, needs)

@@ -31,11 +31,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import compress
 from typing import Final
 
-from docstore.dedup.kernel import Kernel, has_words, held_words, joined_words, words
+from docstore.compiled import docstore_native
+from docstore.dedup.kernel import Kernel, joined_words, words
 from docstore.model.analysis import Analysis
 from docstore.model.keys import host_of
 
@@ -93,7 +95,7 @@ def is_doubtful(analysis: Analysis) -> bool:
     """Whether the main text is doubtful, by the rule at the head of this file."""
     if analysis.entries:
         return False
-    return not has_words(analysis.main_bytes, analysis.title, LEAST_LETTERS, LEAST_SHARE)
+    return not docstore_native.has_words(analysis.main_bytes, analysis.title, LEAST_LETTERS, LEAST_SHARE)
 
 
 def distinctive_words(title: str) -> frozenset[str]:
@@ -111,30 +113,23 @@ def same_title(title: str, other: str) -> bool:
     return title == other or joined_words(title) == joined_words(other)
 
 
+@dataclass(eq=False)
 class TitledPage:
     """A page's row, title, and compared text; text and body are loaded on first use.
 
-    Args:
+    Attributes:
         row_key: of the page; b"" if it is not stored.
         title: as shown.
         load_text: gives the main text.
         load_body: gives the body; b"" or None if there is none.
-        is_mostly_main: whether at least half of the visible words are main text; None finds it from the body.
+        mostly_main: what `is_mostly_main` is, if that is known without the body.
     """
 
-    def __init__(
-        self,
-        row_key: bytes,
-        title: str,
-        load_text: Callable[[], str],
-        load_body: Callable[[], bytes | None],
-        is_mostly_main: bool | None = None,
-    ) -> None:
-        self.row_key = row_key
-        self.title = title
-        self._load_text = load_text
-        self._load_body = load_body
-        self._is_mostly_main = is_mostly_main
+    row_key: bytes
+    title: str
+    load_text: Callable[[], str]
+    load_body: Callable[[], bytes | None]
+    mostly_main: bool | None = None
 
     @cached_property
     def host(self) -> bytes:
@@ -149,7 +144,7 @@ class TitledPage:
     @cached_property
     def _read(self) -> tuple[frozenset[str], int]:
         title_words = list(self.title_words)
-        held, word_count = held_words(self._load_text(), title_words)
+        held, word_count = docstore_native.held_words(self.load_text(), title_words)
         return frozenset(compress(title_words, held)), word_count
 
     @property
@@ -169,9 +164,9 @@ class TitledPage:
     @cached_property
     def is_mostly_main(self) -> bool:
         """Whether at least half of the visible words are main text; True without a body."""
-        if self._is_mostly_main is not None:
-            return self._is_mostly_main
-        body = self._load_body()
+        if self.mostly_main is not None:
+            return self.mostly_main
+        body = self.load_body()
         return not body or 2 * self._read[1] >= _visible().analyse(body).word_count
 
     @property

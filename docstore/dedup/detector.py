@@ -4,12 +4,14 @@ Fingerprints propose, exact comparison decides: every similarity here is compute
 page has postings only while it has its own body, so any page in the index can be compared, if it is live.  The verdict
 is the first that holds of exact, same_text, near, contained, similar, new.  Among several pages: highest similarity,
 then oldest, then row key; without those that titles set apart.  Committed rows are read by `StoredPages`; the writer's
-`View` also has the pages of its batch.
+`View` also has the pages of its batch.  The detector writes nothing, and how a page is stored is decided elsewhere
+(`writing.judge`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
@@ -53,7 +55,6 @@ from docstore.model.capture import (
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, body_head, text_number
-from docstore.model.sets import Keys
 from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
 from docstore.storage.cache import Memory
 from docstore.storage.captures import LiveCapture
@@ -85,8 +86,9 @@ _new_tuple = tuple.__new__
 """Takes half the time of a NamedTuple's constructor; there are a few a page."""
 
 
+@dataclass(eq=False, slots=True)
 class StoredPage:
-    """What verdicts need of a stored page.
+    """What verdicts need of a page: of one that is stored, or of an earlier one of the batch.
 
     Attributes:
         checksum: of its body.
@@ -95,23 +97,18 @@ class StoredPage:
         shingle_count: distinct shingles of its text.
         status: HTTP status.
         is_list: it is a feed or site map, which is compared only with lists (see `comparable`).
-        columns: cell values of its record; empty until they are known.
+        columns: cell values of its record; for a page of the batch without its body and text.
         titled: its title and text as words, filled on demand.
     """
 
-    __slots__ = ("checksum", "columns", "is_list", "shingle_count", "sketch", "status", "text_checksum", "titled")
-
-    def __init__(
-        self, checksum: bytes, text_checksum: bytes, sketch: bytes, shingle_count: int, status: int, is_list: bool
-    ) -> None:
-        self.checksum = checksum
-        self.text_checksum = text_checksum
-        self.sketch = sketch
-        self.shingle_count = shingle_count
-        self.status = status
-        self.is_list = is_list
-        self.columns: Mapping[Column, bytes] = {}
-        self.titled: TitledPage | None = None
+    checksum: bytes
+    text_checksum: bytes
+    sketch: bytes
+    shingle_count: int
+    status: int
+    is_list: bool
+    columns: Mapping[Column, bytes]
+    titled: TitledPage | None = None
 
 
 class StoredPages:
@@ -147,9 +144,8 @@ class StoredPages:
         text_checksum = self._value(columns, TEXT_CHECKSUM) if MAIN in columns else b""
         sketch = decode_sketch(self._value(columns, SKETCH))
         status = int(columns.get(STATUS, b"")[1:] or b"0")
-        page = StoredPage(self._value(columns, CHECKSUM), text_checksum, *sketch, status, ENTRIES in columns)
-        page.columns = columns
-        return page
+        checksum = self._value(columns, CHECKSUM)
+        return StoredPage(checksum, text_checksum, *sketch, status, ENTRIES in columns, columns)
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text, for a comparison by words."""
@@ -286,24 +282,6 @@ class Thresholds(NamedTuple):
         return VerdictKind.SIMILAR if is_similar else VerdictKind.NEW
 
 
-class QueryText(NamedTuple):
-    """The text of a page that is compared with others.
-
-    Attributes:
-        number: of the text.
-        text_checksum: of the text.
-        sketch: of the text.
-        shingle_count: shingles in the text.
-        shingles: (n,) uint64, ascending; never changed.
-    """
-
-    number: int
-    text_checksum: bytes
-    sketch: bytes
-    shingle_count: int
-    shingles: Keys
-
-
 def jaccard(shared: int, first: int, second: int) -> float:
     """Jaccard coefficient from the sizes of two sets and of their intersection; 0.0 for two empty sets."""
     either = first + second - shared
@@ -419,7 +397,6 @@ class Detector:
         Returns:
             Matches, most similar first (then oldest, then row key), and the proposal of the index.
         """
-        page = self._query_text(analysis)
         matches: list[Match] = []
         looked_at: set[int] = set()
         for _ in range(GONE_ROUNDS):
@@ -428,13 +405,13 @@ class Detector:
             numbers = (
                 [number for number in proposal.numbers if number not in looked_at] if looked_at else proposal.numbers
             )
-            self._verify(row_key, page, analysis, numbers, limit, matches)
+            self._verify(row_key, analysis, numbers, limit, matches)
             if self._index.gone_seen == gone_before or len(matches) == limit:
                 break
             looked_at.update(numbers)  # removed texts took the place of others
         if len(matches) == limit and all(match.jaccard < self._thresholds.near for match in matches):
             others = [*proposal.numbers, *proposal.further]
-            self._verify_likeliest(row_key, page, analysis, others, matches)
+            self._verify_likeliest(row_key, analysis, others, matches)
         if len(matches) > 1:
             matches.sort(key=_best_first)
         return matches, proposal
@@ -542,9 +519,7 @@ class Detector:
         oldest = [self._oldest_titled(row_key, stored.text_checksum, title, is_list), next(others, None)]
         return min((page for page in oldest if page is not None), default=None)
 
-    def _verify_likeliest(
-        self, row_key: bytes, page: QueryText, analysis: Analysis, numbers: list[int], matches: list[Match]
-    ) -> None:
+    def _verify_likeliest(self, row_key: bytes, analysis: Analysis, numbers: list[int], matches: list[Match]) -> None:
         """Compare a page that has many relatives with further texts whose sketches say that they are near."""
         compared = {match.number for match in matches}
         numbers = [number for number in numbers if number not in compared]
@@ -553,26 +528,25 @@ class Detector:
         least = self._thresholds.near - SKETCH_MARGIN
         likely = self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)
         if likely:
-            self._verify(row_key, page, analysis, likely, len(matches) + len(likely), matches)
+            self._verify(row_key, analysis, likely, len(matches) + len(likely), matches)
 
     def _verify(
         self,
         row_key: bytes,
-        page: QueryText,
         analysis: Analysis,
         numbers: list[int],
         limit: int,
         matches: list[Match],
     ) -> None:
         """Compare a page with texts until there are `limit` matches."""
-        size, is_list = len(page.shingles), bool(analysis.entries)
-        for number, is_known, checksum, shared, others in self._texts.compare(page, numbers, limit):
+        size, is_list = analysis.shingle_count, bool(analysis.entries)
+        for number, is_known, checksum, shared, others in self._compare(analysis, numbers, limit):
             unlike = None if is_known else analysis
             while (page_of_text := self._oldest(row_key, number, checksum, unlike, is_list=is_list)) is not None:
                 pointer, stored = page_of_text
                 if checksum == stored.text_checksum:
                     break
-                overlap = self._overlap(page, number, stored.text_checksum, partial(self._pages.text, pointer))
+                overlap = self._overlap(analysis, number, stored.text_checksum, partial(self._pages.text, pointer))
                 if overlap is not None:
                     shared, others = overlap
                     break
@@ -600,28 +574,27 @@ class Detector:
             return 0.0, 0.0
         if analysis.text_checksum == text_checksum:
             return 1.0, 1.0
-        page = self._query_text(analysis)
-        self._texts.compare(page, [], 0)  # caches the page
-        overlap = self._overlap(page, int.from_bytes(text_number(text_checksum), "big"), text_checksum, load_text)
+        self._compare(analysis, [], 0)
+        number = int.from_bytes(text_number(text_checksum), "big")
+        overlap = self._overlap(analysis, number, text_checksum, load_text)
         if overlap is None:
             return 0.0, 0.0
-        size = len(page.shingles)
+        size = analysis.shingle_count
         return jaccard(overlap[0], size, overlap[1]), overlap[0] / max(1, size)
 
-    def _query_text(self, analysis: Analysis) -> QueryText:
-        """A page with its shingles from the analysis, or computed from its text."""
-        text_checksum, shingles = analysis.text_checksum, analysis.shingles
-        if not len(shingles):
-            shingles = self._kernel.shingles(analysis.main)
+    def _compare(
+        self, analysis: Analysis, numbers: list[int], most: int
+    ) -> list[tuple[int, bool, bytes | None, int, int]]:
+        """Cache the sketch and the shingles of a page, then compare it with texts; see `docstore_native.Texts`."""
+        text_checksum, sketch, shingles = analysis.text_checksum, analysis.sketch, analysis.shingles
         number = int.from_bytes(text_number(text_checksum), "big")
-        fields = number, text_checksum, analysis.sketch, analysis.shingle_count, shingles
-        return _new_tuple(QueryText, fields)
+        return self._texts.compare((number, text_checksum, sketch, analysis.shingle_count, shingles), numbers, most)
 
     def _overlap(
-        self, page: QueryText, number: int, text_checksum: bytes, load_text: Callable[[], str | None]
+        self, analysis: Analysis, number: int, text_checksum: bytes, load_text: Callable[[], str | None]
     ) -> tuple[int, int] | None:
         """Shingles that a cached page shares with a text, and shingles of that text; None if it is unreadable."""
-        cached = self._texts.overlap(page.number, number)
+        cached = self._texts.overlap(int.from_bytes(text_number(analysis.text_checksum), "big"), number)
         if cached is not None and cached[0] == text_checksum:
             return cached[1:]
         text = load_text()
@@ -631,7 +604,7 @@ class Detector:
         if not len(shingles):
             return 0, 0  # a cell set by hand: not the text of the fingerprints
         self._texts.keep(number, text_checksum, shingles)
-        return docstore_native.overlap(page.shingles, shingles), len(shingles)
+        return docstore_native.overlap(analysis.shingles, shingles), len(shingles)
 
     # --- exact and same_text
 

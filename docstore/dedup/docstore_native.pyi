@@ -2,7 +2,7 @@
 means."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +42,19 @@ def wide_charset(head: bytes) -> str | None:
     """UTF-16 without a mark, if a head is that."""
 
 def joined_words(text: str, table: bytes) -> str: ...
-def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]: ...
-def has_words(text: bytes, wanted: str, least: int, share: int) -> bool: ...
+def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
+    """Which of some normalised words are words of a text, and how many words the text has."""
+
+def has_words(text: bytes, wanted: str, least: int, share: int) -> bool:
+    """Whether a text in UTF-8 has one in `share` of the words of a string; both are case-folded.
+
+    Args:
+        text: any.
+        wanted: words with white space between; each counts once.
+        least: letters of a word that counts; without such a word the answer is yes.
+        share: n stands for a share of 1/n.
+    """
+
 def is_unspaced(character: str) -> bool:
     """Whether a character is of a script that does not separate words."""
 
@@ -204,6 +215,7 @@ class Runs:
         lower: Runs | None = None,
         skips_damage: bool = False,
     ) -> Proposed: ...
+    def lacking(self, queries: Queries, looks: tuple[int, int, int, int]) -> list[int]: ...
 
 Proposed: TypeAlias = tuple[list[int], int, bool, list[int], bool, bytes]
 """The fields of `index.Proposal`."""
@@ -243,6 +255,20 @@ class RecordEncoder:
 
     def __init__(self, marks: tuple[int, bytes, int, int], columns: dict[tuple[str, bytes], int]) -> None: ...
     def encode(self, records: Sequence[Any], segment: int, offset: int) -> tuple[bytes, list[bytes]] | None: ...
+
+def encode_varint(number: int) -> bytes:
+    """A number from 0 to 2**64 - 1 in 7-bit groups, lowest first; the top bit is set in all bytes but the last.
+
+    Raises:
+        OverflowError: the number is negative or longer.
+    """
+
+def decode_varint(source: bytes, offset: int = 0) -> tuple[int, int]:
+    """The number of a varint that begins at an offset, and the offset after it.
+
+    Raises:
+        CorruptionError: the bytes end inside the varint, or it has more than ten bytes.
+    """
 
 def sort_fields(
     columns: tuple[tuple[str, bytes], ...], fields: tuple[str | bytes, ...], limit: int
@@ -304,12 +330,48 @@ def fill_capture(
 def decode_frame(frame: bytes, raw_bytes: int, before: bytes) -> bytes | None: ...
 def unpack_named(frame: bytes, raw_bytes: int, name: bytes) -> bytes | None: ...
 def sweep_versions(
-    rows: list[Any], first: int, family: str, rules: Any
+    rows: list[Any], first: int, names: tuple[str, tuple[str, bytes], tuple[str, bytes]], rules: Any
 ) -> tuple[
     int,
-    tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes],
+    tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes],
     list[tuple[bytes, bytes]],
     list[tuple[int, bytes, int]],
     list[tuple[int, bytes]],
+    list[tuple[bytes, int]],
 ]: ...
+
+class RowReader:
+    def __new__(
+        cls,
+        parts: list[tuple[bytes, bytes | None]],
+        times: tuple[bytes, bytes],
+        prefix: bytes,
+        resume: bytes,
+        versions: int | None,
+        limit: int | None,
+        keys_only: bool,
+        types: tuple[type, type],
+    ) -> Self: ...
+    def read(self, stream: Any, cells: bytes) -> list[Any]: ...
+    def scan(self, stream: Any, high: bytes, most_rows: int, most_cells: int) -> tuple[list[Any], bytes]: ...
+
 def unpack_message(message: bytes) -> Any: ...
+
+class PostingHashes:
+    def __new__(cls, parts: Iterator[list[Any]]) -> Self: ...
+    def holds(self, row: bytes, qualifier: bytes) -> bool: ...
+
+class Queries:
+    def rows(self) -> list[int]: ...
+
+def check_rows(
+    record: Callable[[int, int, int], bytes],
+    dictionary: Callable[[bytes], bytes | None],
+    base: Callable[[bytes], bytes | None],
+    body: Callable[[int, int, int], bytes | None],
+    rows: list[Any],
+    families: frozenset[str],
+    rules: Any,
+    kernel: Kernel,
+    known: PostingHashes,
+) -> tuple[list[int], Queries]: ...

@@ -14,23 +14,23 @@ document number newest first.  Postings are idempotent and may be stale: the rea
 `Oldest` caches the oldest page that fits a query; `writing.maintenance` removes stale postings.
 
 Uncommitted postings belong to their batch (`NewPostings`), which each look-up gets: a page is compared with those
-before it in its own group.  Caches have only committed postings; each commit updates them by key.
+before it in its own group.  Caches have only committed postings; each commit updates them by key.  Nothing here
+compares two pages.
 """
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from blake3 import blake3
 
 from docstore.compiled import docstore_native
-from docstore.dedup.comparable import near_compares, text_compares
+from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.kernel import posting_rows
 from docstore.model.analysis import BANDS, Analysis
 from docstore.model.format import (
@@ -71,12 +71,16 @@ MOST_POINTERS = 1024
 FEW_PAGES = 8
 """With fewer pages of a body or text, each query goes through all; with more, the result is cached."""
 MOST_LOOKS = LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST
+HASHED_ROWS = 1024
+"""Rows whose postings `posting_hashes` hashes at a time."""
 HASHED_PAGES = 1 << 16
 """Page pointers of a row that `posting_hashes` reads; more of them are looked up."""
 MAX_CACHED_GONE = 65_536
 """Cached numbers of texts without a live page."""
 MAX_CACHED_CONDITIONS = 128
 """Cached conditions of one row of postings: by status class, and by title."""
+MOST_ABSENT = 4096
+"""Rows that are known to be empty; when there are more, all are forgotten."""
 OLDEST_COST = 6
 """Cost of one in the cache, in qualifiers."""
 
@@ -467,7 +471,7 @@ class HashIndex:
             self._rows = memory.cache("postings", lambda row: 200 + 100 * (len(row[0]) + OLDEST_COST * len(row[1])))
         """Committed rows, if cached."""
         self._absent: set[bytes] = set()
-        """Rows that `prepare` found to be empty."""
+        """Rows that `prepare` found to be empty, and no commit has written since."""
         self._last: tuple[Analysis, NewPostings, tuple[int, int], Proposal] | None = None
         """The last query, its state and its result: judging a page and posting it make the same query."""
         self._gone: LruCache[int, bool] = LruCache(MAX_CACHED_GONE)
@@ -547,7 +551,8 @@ class HashIndex:
 
     def prepare(self, analyses: Iterable[Analysis]) -> None:
         """Prefetch the rows of texts and bodies of the pages that are judged next, if rows are cached."""
-        self._absent.clear()
+        if len(self._absent) > MOST_ABSENT:
+            self._absent.clear()
         if self._rows is not None:
             self.read_rows(first_rows(list(analyses)))
 
@@ -555,7 +560,7 @@ class HashIndex:
         """Read rows that are not cached, in one call; only for an index with caches."""
         rows = self._rows
         assert rows is not None
-        missing = [row_key for row_key in rows.missing(row_keys) if row_key not in self._absent]
+        missing = [row_key for row_key in row_keys if not (row_key in rows or row_key in self._absent)]
         read = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
         for row_key, stored in zip(missing, read, strict=True):
             if stored:
@@ -629,7 +634,7 @@ class HashIndex:
             status: HTTP status: whether later pages are compared with its text (`comparable`).
         """
         text_checksum = analysis.text_checksum if text_compares(status) else b""
-        if text_checksum and near_compares(status, analysis.word_count):
+        if text_checksum and analysis.word_count >= MIN_NEAR_WORDS:
             proposal = self.propose(analysis, new)
             if not proposal.has_own:  # else an earlier page with this text posted it, and may be gone
                 keys = analysis.band_keys[:BANDS], analysis.fingerprints, proposal.further_keys
@@ -694,7 +699,7 @@ class HashIndex:
         text_checksum: bytes = b"",
         title: str = "",
         *,
-        known: Sequence[int] = (),
+        known: docstore_native.PostingHashes | None = None,
     ) -> bool:
         """Whether a page has all its postings; without them the detector cannot see it.
 
@@ -705,22 +710,20 @@ class HashIndex:
         here = _qualifier(pointer)
         spec = ReadSpec((FAMILY,), qualifier_prefix=here, cell_limit=1)
         for row in posting_rows(body_checksum, text_checksum, title):
-            place = bisect_left(known, wanted := hash((row, here)))
-            if place < len(known) and known[place] == wanted:
+            if known is not None and known.holds(row, here):
                 continue
             if [cell.qualifier for cell in self._engine.read_row(TABLE, row, spec)] != [here]:
                 return False
         return True
 
 
-def posting_hashes(engine: Engine) -> Sequence[int]:
-    """Hashes of the postings of bodies and texts, sorted; 8 bytes each, for this process alone.
+def posting_hashes(engine: Engine) -> docstore_native.PostingHashes:
+    """Hashes of the postings of bodies and texts; 8 bytes each.
 
     One scan is cheaper than three look-ups a page.  A posting that is missing has the hash of another one with a
     probability of about one in 2**40, if there are 10 million.
     """
-    hashes = array("q")
-    for kind in (POSTING_BODY, POSTING_TEXT):
-        for row in engine.scan(TABLE, bytes((kind,)), bytes((kind + 1,)), ReadSpec(cell_limit=HASHED_PAGES)):
-            hashes.extend([hash((row.row_key, cell.qualifier)) for cell in row.cells])
-    return array("q", np.sort(np.frombuffer(hashes, np.int64)).tobytes())
+    spec = ReadSpec(cell_limit=HASHED_PAGES)
+    kinds = (POSTING_BODY, POSTING_TEXT)
+    rows = chain.from_iterable(engine.scan(TABLE, bytes((kind,)), bytes((kind + 1,)), spec) for kind in kinds)
+    return docstore_native.PostingHashes(iter(lambda: list(islice(rows, HASHED_ROWS)), []))

@@ -153,23 +153,6 @@ def words(text: str) -> list[str]:
     return joined_words(text).split() if text else []
 
 
-def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
-    """Which of some normalised words are words of a text, and how many words the text has."""
-    return docstore_native.held_words(text, wanted)
-
-
-def has_words(text: bytes, wanted: str, least: int, share: int) -> bool:
-    """Whether a text in UTF-8 has one in `share` of the words of a string; both are case-folded.
-
-    Args:
-        text: any.
-        wanted: words with white space between; each counts once.
-        least: letters of a word that counts; without such a word the answer is yes.
-        share: n stands for a share of 1/n.
-    """
-    return docstore_native.has_words(text, wanted, least, share)
-
-
 def _read_other(
     body: bytes, body_checksum: bytes, content_type: str | None, vocabulary: str, *, links: bool
 ) -> Analysis:
@@ -243,7 +226,11 @@ def _with_numbers(analysis: Analysis, numbers: docstore_native.Numbers | None) -
 
 
 class Kernel:
-    """Analyses bodies by one fixed choice of extractor, shingle length and checksum; stateless, safe in threads."""
+    """Analyses bodies by one fixed choice of extractor, shingle length and checksum; stateless, safe in threads.
+
+    Attributes:
+        native: what analyses, for other calls of native code.
+    """
 
     def __init__(
         self,
@@ -280,16 +267,16 @@ class Kernel:
         self._checksum = checksum
         # A run of 2**60 words is as good as any longer one: no text has so many.
         width = min(shingle_words, 1 << 60)
-        self._native = docstore_native.Kernel(extractor, width, checksum == "blake3", order)
+        self.native = docstore_native.Kernel(extractor, width, checksum == "blake3", order)
 
     def analyse(self, body: bytes, content_type: str | None = None, *, links: bool = False) -> Analysis:
         """Text and fingerprints of one body; never raises for what is in it."""
-        digest, outcome = self._native.analyse(body, content_type or "", links)
+        digest, outcome = self.native.analyse(body, content_type or "", links)
         return self._completed(body, content_type, links, digest, outcome)
 
     def analyse_many(self, bodies: Sequence[tuple[bytes, str | None]], *, links: bool = False) -> list[Analysis]:
         """`analyse` of each (body, content type), in order; native code lets go of the GIL once for all."""
-        found = self._native.analyse_many([(body, content_type or "") for body, content_type in bodies], links)
+        found = self.native.analyse_many([(body, content_type or "") for body, content_type in bodies], links)
         return [
             self._completed(body, content_type, links, digest, outcome)
             for (body, content_type), (digest, outcome) in zip(bodies, found, strict=True)
@@ -297,7 +284,7 @@ class Kernel:
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
         """The shingle set of a main text: (n,) uint64, ascending."""
-        return np.frombuffer(self._native.shingles(text), np.uint64)
+        return np.frombuffer(self.native.shingles(text), np.uint64)
 
     def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[Sets, Numbers]:
         """The shingle sets of main texts in UTF-8; native code lets go of the GIL once for all.
@@ -305,7 +292,7 @@ class Kernel:
         Returns:
             The sets, and (n,) the words of each text; from `enough` on any number that is not below.
         """
-        members, lengths, counts = self._native.shingle_sets(texts, enough)
+        members, lengths, counts = self.native.shingle_sets(texts, enough)
         ends = np.cumsum(np.frombuffer(lengths, np.int64))
         starts = np.concatenate([np.zeros(1, np.int64), ends])
         return Sets(starts, np.frombuffer(members, np.uint64)), np.frombuffer(counts, np.int64)
@@ -349,7 +336,7 @@ class Kernel:
 
     def _with_fingerprints(self, declared: Analysis) -> Analysis:
         """An analysis with the fingerprints of its main text."""
-        return _with_numbers(declared, self._native.fingerprints(declared.main_bytes) if declared.main_bytes else None)
+        return _with_numbers(declared, self.native.fingerprints(declared.main_bytes) if declared.main_bytes else None)
 
 
 def _without_text(checksum: bytes, error: str, body: bytes) -> Analysis:

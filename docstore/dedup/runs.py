@@ -51,7 +51,6 @@ from docstore.dedup.index import (
     TextIndex,
     proposal_of,
 )
-from docstore.model.codec import decode_varint
 from docstore.model.errors import CorruptionError, DocstoreError, StorageError, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import (
     RUN_LOG_CELL_TEXTS,
@@ -176,7 +175,7 @@ class RunIndex(TextIndex):
             if not runs.open(*name, self._storage.open(name)):
                 self._storage.remove(name)  # covered by a merged run
         rows = [(_number_of(row.row_key), [cell.value for cell in row.cells]) for row in self._log_rows()]
-        durable_end = decode_varint(rows[-1][1][0])[0] if rows else 0
+        durable_end = docstore_native.decode_varint(rows[-1][1][0])[0] if rows else 0
         if durable_end > runs.end:
             raise CorruptionError(
                 "runs of postings are missing",
@@ -268,7 +267,8 @@ class RunIndex(TextIndex):
         with self._lock:
             lower = self._lower
             for index in (self,) if lower is None else (self, lower):
-                index._take_unknown()
+                if index._unknown:
+                    index._take_unknown()
             asked = query, LOOKS, new.recent, None if lower is None else lower._runs
             try:
                 found = self._runs.propose(*asked)
@@ -283,6 +283,15 @@ class RunIndex(TextIndex):
             if proposal.has_own and self._pruning is not None and not self._pruning.stays(query.own_number):
                 proposal = proposal._replace(has_own=False)
         return proposal
+
+    def lacking(self, queries: docstore_native.Queries) -> list[int]:
+        """Rows of a check whose texts no look-up finds; all its rows if single look-ups have to say that."""
+        with self._lock:
+            self._take_unknown()
+            if self._lower is None and self._pruning is None:
+                with suppress(CorruptionError):
+                    return self._runs.lacking(queries, LOOKS)
+            return queries.rows()
 
     def texts_in_order(self) -> Keys:
         """See `TextIndex`: those of the runs, then those that are in no run yet."""
@@ -326,7 +335,7 @@ class RunIndex(TextIndex):
                     self._log.append(number)
                     if known:
                         cells = [cell.value for cell in mutations if isinstance(cell, SetCell)]
-                        self._logged_durable, _ = decode_varint(cells[0])
+                        self._logged_durable, _ = docstore_native.decode_varint(cells[0])
                         self._take(number, cells)
                     else:
                         self._unknown.append(number)

@@ -1,4 +1,7 @@
-"""Types of the kernel's result for one body, and the sizes of its fingerprints."""
+"""The kernel's result for one body, and the sizes of its fingerprints.
+
+Types and numbers alone: native code finds the text and computes the fingerprints (`dedup.kernel`).
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class Analysis(NamedTuple):
         fingerprints: (n,) uint64, ascending: the shingles that are 0 mod p.
         runs: (3n,) uint64: keys of the runs of shingles that begin with each fingerprint, length by length.
         links: outlinks in document order, if requested.
-        shingles: (n,) uint64, ascending: the shingle set, if the kernel computed it; else empty.  Never stored.
+        shingles: (n,) uint64, ascending: the shingle set; empty without words.  Never stored.
         published: as in `text.readers.Text`.
         entries: of a feed or site map, as in `text:entries`; b"" for other pages.
         no_text: `Verdict.reason` of a body without text; "" if the body has a reader.
@@ -84,3 +87,7 @@ class Analysis(NamedTuple):
     def main(self) -> str:
         """The extracted text: words as shown, one block a line; decoded at each call."""
         return self.main_bytes.decode("utf-8", "surrogatepass")
+
+
+NOT_ANALYSED: Final = Analysis(False, b"")
+"""In place of the analysis of a page without a body to analyse: one that was refused, or a visit (304)."""

@@ -1,7 +1,7 @@
 """The built-in columns: how one capture of a page becomes values of cells, and back.
 
 Small structured values are msgpack, headers have a code of their own (`encode_headers`); numbers that a person may read
-in a scan are decimal ASCII.
+in a scan are decimal ASCII.  Pure functions: nothing here reads a store, or decides a verdict.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import msgpack
 from blake3 import blake3
 
 from docstore.compiled import docstore_native
-from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import (
     HEADER_LOWER_CASE,
@@ -157,10 +156,6 @@ class StoredVerdict(NamedTuple):
     def of(self) -> PagePointer | None:
         """The page that it names."""
         return PagePointer(self.of_timestamp, self.of_row_key) if self.of_row_key else None
-
-    def in_row(self, previous: Previous, previous_similarity: float, stored: str) -> StoredVerdict:
-        """The same verdict against other rows, with what is said of its own row."""
-        return tuple.__new__(StoredVerdict, (*self[:8], previous, previous_similarity, stored))
 
 
 def encode_verdict(verdict: StoredVerdict) -> bytes:
@@ -307,7 +302,7 @@ def _analysed(analysis: Analysis) -> tuple[str | bytes, ...]:
     simhash = sketch = b""
     if analysis.text_checksum:
         simhash = _SIMHASH_SCHEME + analysis.simhash.to_bytes(8, "big")
-        sketch = analysis.sketch + encode_varint(analysis.shingle_count)
+        sketch = analysis.sketch + docstore_native.encode_varint(analysis.shingle_count)
     return (
         analysis.title,
         analysis.description,
@@ -337,7 +332,7 @@ def decode_sketch(value: bytes) -> tuple[bytes, int]:
     """
     if not value:
         return b"", 0
-    return value[:SKETCH_BYTES], decode_varint(value, SKETCH_BYTES)[0]
+    return value[:SKETCH_BYTES], docstore_native.decode_varint(value, SKETCH_BYTES)[0]
 
 
 def sketch_bins(sketch: bytes) -> bytes:
@@ -399,7 +394,7 @@ def decode_note(value: bytes) -> dict[str, Any]:
 
 def encode_visit(status: int, headers: Headers) -> bytes:
     """Encode for `http:visit`: a visit of an unchanged page."""
-    return encode_varint(status) + encode_headers(headers)
+    return docstore_native.encode_varint(status) + encode_headers(headers)
 
 
 def decode_visit(value: bytes) -> tuple[int, Headers]:
@@ -408,7 +403,7 @@ def decode_visit(value: bytes) -> tuple[int, Headers]:
     Raises:
         CorruptionError: not a status with headers.
     """
-    status, end = decode_varint(value)
+    status, end = docstore_native.decode_varint(value)
     return status, decode_headers(value[end:])
 
 

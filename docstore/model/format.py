@@ -9,7 +9,7 @@ from __future__ import annotations
 
 # --- the store ---
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Version of the whole store directory; a higher one is refused with UnsupportedFormat."""
 
 FORMAT_FILE = "FORMAT"
@@ -25,7 +25,8 @@ RESERVE_FILE = "RESERVE"
 INDEX_DIRECTORY = "index"
 
 FORMAT_MAGIC = b"docstore format "
-"""The FORMAT file is this, the version in decimal, and a newline."""
+"""The FORMAT file is this and the version in decimal; in the next line, in hex, msgpack of the values of SCHEMA_ROW,
+IDENTITY_ROW and BAND_SECRET_ROW (b"" for none); in the last line, in hex, the CRC-32 of all before its newline."""
 
 # --- tables of the engine: one byte before every key ---
 

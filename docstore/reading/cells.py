@@ -353,7 +353,7 @@ class CellStore:
     # --- pieces
 
     def _commit(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
-        self._committer.commit(Plan(RowMutations("pages", key, self._placed(key, given)) for key, given in rows))
+        self._committer.commit(Plan([RowMutations("pages", key, self._placed(key, given)) for key, given in rows]))
 
     def _compact_deleted(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
         """After a delete: see `Engine.compact_deleted`; the caller holds no lock, other writers go on."""
@@ -374,10 +374,9 @@ class CellStore:
         now = self._clock()
         for mutation in mutations:
             if isinstance(mutation, SetCell):
-                column = (mutation.family, mutation.qualifier)
-                placed.append(
-                    mutation._replace(value=self._values.append(row_key, column, mutation.timestamp, mutation.value))
-                )
+                family, qualifier, timestamp, value = mutation
+                stored = self._values.append(row_key, (family, qualifier), timestamp, value)
+                placed.append(SetCell(family, qualifier, timestamp, stored))
             else:
                 placed.append(mutation)
                 self._values.mark_deleted(row_key, mutation, now)

@@ -5,26 +5,45 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import cast
 
+from docstore.compiled import docstore_native
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import TABLE, HashIndex, IndexQuery, TextIndex, page_of, stored_postings
-from docstore.dedup.kernel import Kernel, bin_order
+from docstore.dedup.kernel import ALGORITHMS, Kernel, bin_order
 from docstore.dedup.runs import RunIndex
-from docstore.model.capture import CHECKSUM, MAIN, STATUS, TEXT_CHECKSUM, TITLE, Column
+from docstore.model.capture import CHECKSUM, MAIN, STATUS, STORED_POSTED, TEXT_CHECKSUM, TITLE, Column
 from docstore.model.errors import CorruptionError
-from docstore.model.format import POSTING_TEXT, TEXT_NUMBER_BYTES
+from docstore.model.format import (
+    CAPTURE_FAMILY,
+    POSTING_TEXT,
+    TEXT_NUMBER_BYTES,
+    VERDICT_KINDS,
+    VERDICT_PREVIOUS,
+    VERDICT_STORED,
+)
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import ReadSpec
 from docstore.storage.captures import LiveCapture
-from docstore.storage.engine import Engine
+from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.port import Backend
-from docstore.storage.table import Table
+from docstore.storage.table import Table, declared_families
 from docstore.storage.values import INLINE_TAG
 
 _TEXTS_BEGIN = bytes((POSTING_TEXT,))
 _TEXTS_END = bytes((POSTING_TEXT + 1,))
+_RULES = SimpleNamespace(
+    capture_family=CAPTURE_FAMILY,
+    blake3=ALGORITHMS["blake3"].scheme,
+    verdict_kinds=len(VERDICT_KINDS),
+    verdict_previous=len(VERDICT_PREVIOUS),
+    verdict_stored=len(VERDICT_STORED),
+    posted=[VERDICT_STORED.index(kind) for kind in STORED_POSTED],
+    least_words=MIN_NEAR_WORDS,
+)
+"""For native code."""
 
 
 _opening = threading.Lock()
@@ -117,17 +136,30 @@ class SeenPages:
         known: hashes of its postings, from `posting_hashes`; other postings are looked up.
     """
 
-    def __init__(self, opened: Backend, table: Table, known: Sequence[int] = ()) -> None:
+    def __init__(self, opened: Backend, table: Table, known: docstore_native.PostingHashes | None = None) -> None:
         self._known = known
         self._kernel = kernel_of(opened)
         self._table = table
         self._fetch = opened.values.fetch
+        self._check_rows = opened.values.check_rows
+        self._families = frozenset(declared_families(opened.schema))
         self._texts = open_texts(opened, table)
         self.index = HashIndex(opened.engine, self._texts)
 
     def damage(self) -> list[str]:
         """What of the index is not as it was written; reads all of it."""
         return self._texts.damaged() if isinstance(self._texts, RunIndex) else []
+
+    def odd_rows(self, rows: list[ScannedRow]) -> Sequence[int]:
+        """Numbers of the rows that have to be looked at one by one: native code finds all others sound.
+
+        That is: each value can be read, each body has its checksum, and the detector sees each page.
+        """
+        collects = self._table.collects_captures or self._table.collects_bodies
+        if self._check_rows is None or self._known is None or collects or not isinstance(self._texts, RunIndex):
+            return range(len(rows))
+        odd, queries = self._check_rows(rows, self._families, _RULES, self._kernel.native, self._known)
+        return sorted({*odd, *self._texts.lacking(queries)})
 
     def rebuild_where_needed(self) -> None:
         """Make runs again that are not as they were written; the caller holds the writers' lock."""

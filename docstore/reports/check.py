@@ -26,10 +26,10 @@ from docstore.model.types import Cell, ReadSpec
 from docstore.reading.index import SeenPages
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, LiveCapture, capture_of
-from docstore.storage.engine import all_cells
+from docstore.storage.engine import ScannedRow, all_cells
 from docstore.storage.port import Backend
 from docstore.storage.reports import Finding
-from docstore.storage.table import declared_families, pages_table
+from docstore.storage.table import Table, declared_families, pages_table
 from docstore.storage.unreadable import NO_PAGE, RESTORE, Place, shown_row
 from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.store import now_micros
@@ -38,8 +38,10 @@ from docstore.writing.importing import is_unfinished
 
 SLICE_CELLS = 10_000
 THREADS = 8
-BATCH_CAPTURES = 16
-"""Captures that a thread checks together."""
+BATCH_ROWS = 64
+"""Rows that a thread checks together."""
+BATCH_BASES = 16
+"""Bases that a thread reads together."""
 _NEEDED = frozenset((capture.BODY, capture.CHECKSUM, capture.VERDICT))
 Checked: TypeAlias = tuple[bytes, CaptureRecord, LiveCapture | None]
 """Row key, capture record, and what it shows; None if a policy hides it."""
@@ -64,7 +66,7 @@ def check(opened: Backend, on_row: Callable[[int], None] | None = None, sample: 
         yield Finding("copy", "a copy into this store is incomplete", "run the same `docstore copy` again")
     yield from _check_pages(opened, on_row, sample)
     bases = (base for base in opened.base_rows.scan() if _is_drawn(sample))
-    batches = iter(lambda: list(islice(bases, BATCH_CAPTURES)), [])
+    batches = iter(lambda: list(islice(bases, BATCH_BASES)), [])
     for problems in in_order(_threads(opened), partial(_check_bases, opened), batches):
         yield from problems
 
@@ -79,53 +81,59 @@ def _is_drawn(sample: float) -> bool:
 
 
 def _check_pages(opened: Backend, on_row: Callable[[int], None] | None, sample: float) -> Iterator[Finding]:
-    families = declared_families(opened.schema)
+    families = declared_families(opened.schema).keys()
     table = pages_table(opened.engine, opened.schema, now_micros, opened.values.same_value)
     for problem in SeenPages(opened, table).damage():
         yield Finding("index", problem, REINDEX)
 
     # a few pages are looked up in less time than all postings are read
-    known = posting_hashes(opened.engine) if sample == 1.0 else ()
+    known = posting_hashes(opened.engine) if sample == 1.0 else None
     of_thread = threading.local()
+    failures: list[DocstoreError] = []
+    """Why rows after some cannot be read."""
 
-    found: list[Finding] = []
-    """What rows themselves show."""
-
-    def batches() -> Iterator[list[Checked]]:
-        """Captures that a thread checks together."""
-        batch: list[Checked] = []
-        for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
-            if on_row is not None:
-                on_row(number)
-            if not _is_drawn(sample):
-                continue
-            records: dict[int, CaptureRecord] = {}
-            for cell in all_cells(opened.engine, "pages", row):
-                found.extend(_check_cell(opened, row.row_key, cell, families.keys(), records))
-            for record in records.values():
-                if record.confirms and record.confirms not in records:  # it shows no page
-                    what = f"the capture @{record.confirms}, which this visit confirms, is not there"
-                    found.append(Finding(f"{shown_row(row.row_key)} @{record.timestamp}", what, RESTORE))
-            shown = {live.timestamp: live for live in table.live(list(records.values()))}
-            batch += [(row.row_key, record, shown.get(time)) for time, record in records.items()]
-            if len(batch) >= BATCH_CAPTURES:
-                yield batch
-                batch = []
+    def batches() -> Iterator[list[ScannedRow]]:
+        """Rows that a thread checks together."""
+        batch: list[ScannedRow] = []
+        try:
+            for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
+                if on_row is not None:
+                    on_row(number)
+                if _is_drawn(sample):
+                    batch.append(row)
+                if len(batch) == BATCH_ROWS:
+                    yield batch
+                    batch = []
+        except DocstoreError as error:
+            failures.append(error)
         yield batch
 
-    def look(batch: list[Checked]) -> list[Finding]:
+    def look(batch: list[ScannedRow]) -> list[Finding]:
         if not hasattr(of_thread, "seen"):
             of_thread.seen = SeenPages(opened, table, known)  # of this thread
-        return [one for checked in batch for one in _check_capture(opened, of_thread.seen, checked)]
+        seen = of_thread.seen
+        return [one for odd in seen.odd_rows(batch) for one in _check_row(opened, table, seen, families, batch[odd])]
 
-    try:
-        for problems in in_order(_threads(opened), look, batches()):
-            yield from found
-            found.clear()
-            yield from problems
-    except DocstoreError:  # rows after it cannot be read; those before it have shown this
-        yield from found
-        raise
+    for problems in in_order(_threads(opened), look, batches()):
+        yield from problems
+    if failures:
+        raise failures[0]
+
+
+def _check_row(
+    opened: Backend, table: Table, seen: SeenPages, families: Set[str], row: ScannedRow
+) -> Iterator[Finding]:
+    """What is wrong with a row, in words; native code knows only whether something may be."""
+    records: dict[int, CaptureRecord] = {}
+    for cell in all_cells(opened.engine, "pages", row):
+        yield from _check_cell(opened, row.row_key, cell, families, records)
+    for record in records.values():
+        if record.confirms and record.confirms not in records:  # it shows no page
+            what = f"the capture @{record.confirms}, which this visit confirms, is not there"
+            yield Finding(f"{shown_row(row.row_key)} @{record.timestamp}", what, RESTORE)
+    shown = {live.timestamp: live for live in table.live(list(records.values()))}
+    for time, record in records.items():
+        yield from _check_capture(opened, seen, (row.row_key, record, shown.get(time)))
 
 
 def _check_cell(

@@ -338,7 +338,7 @@ _STATUS = re.compile(rb"[0-9]{1,4}")
 _TYPE = re.compile(rb"[!-~]{1,127}")
 
 
-class Listed(NamedTuple):
+class ListedCapture(NamedTuple):
     """One capture as a list of captures shows it.
 
     Attributes:
@@ -370,9 +370,9 @@ def has_body(one: LiveCapture) -> bool:
     return body is not None and not is_absent(body) and one.timestamp < END_OF_TIMES
 
 
-def of_path(table: Table, path_key: bytes, budget: Budget, span: tuple[int, int] = ALWAYS) -> list[Listed]:
+def of_path(table: Table, path_key: bytes, budget: Budget, span: tuple[int, int] = ALWAYS) -> list[ListedCapture]:
     """Captures of one host and path in a span of time, by port, then oldest first."""
-    captures: list[Listed] = []
+    captures: list[ListedCapture] = []
     for number, row in enumerate(table.scan_captures(*rows_of_path(path_key))):
         if budget.is_short and number == SHORT_ROWS:
             raise TakesLong
@@ -382,13 +382,13 @@ def of_path(table: Table, path_key: bytes, budget: Budget, span: tuple[int, int]
 
 def groups(
     table: Table, rows: keys.KeyRange, budget: Budget, span: tuple[int, int]
-) -> Iterator[tuple[bytes, list[Listed]]]:
+) -> Iterator[tuple[bytes, list[ListedCapture]]]:
     """Path keys in their order, each with its captures in a span of time, by port, then oldest first.
 
     Raises:
         UsedUp: the budget is; it says where to go on.
     """
-    last, captures = b"", list[Listed]()
+    last, captures = b"", list[ListedCapture]()
     for row in _in_slices(table, rows, budget):
         path_key = row.row_key.rpartition(b" ")[0]
         if path_key != last:
@@ -437,7 +437,7 @@ def _in_slices(table: Table, rows: keys.KeyRange, budget: Budget) -> Iterator[Sc
         first = following
 
 
-def _of_row(table: Table, row: ScannedRow, span: tuple[int, int], budget: Budget) -> list[Listed]:
+def _of_row(table: Table, row: ScannedRow, span: tuple[int, int], budget: Budget) -> list[ListedCapture]:
     address = address_of(row.row_key)
     if address is None:
         return []
@@ -452,7 +452,7 @@ def _of_row(table: Table, row: ScannedRow, span: tuple[int, int], budget: Budget
     if budget.is_short and len(captures) > most:
         raise TakesLong
     computed = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.PAYLOAD_DIGEST}
-    listed: list[Listed] = []
+    listed: list[ListedCapture] = []
     before = b"", b""
     for one in reversed(captures):
         body = one.columns[capture.BODY]
@@ -462,7 +462,7 @@ def _of_row(table: Table, row: ScannedRow, span: tuple[int, int], budget: Budget
         digest = _inline(one.columns.get(capture.PAYLOAD_DIGEST) or computed.get(fetched_at))
         media_type = _inline(one.columns.get(capture.TYPE))
         listed.append(
-            Listed(
+            ListedCapture(
                 address=address,
                 url=listed[0].url if listed else address.url,
                 timestamp=one.timestamp,
@@ -481,7 +481,7 @@ def _of_row(table: Table, row: ScannedRow, span: tuple[int, int], budget: Budget
     return listed[-most:]
 
 
-def _order(one: Listed) -> tuple[bytes, int, bytes]:
+def _order(one: ListedCapture) -> tuple[bytes, int, bytes]:
     return one.address.port, one.timestamp, one.address.row_key
 
 
@@ -530,7 +530,7 @@ class Digests:
         self._keep = keep
         self._cached: LruCache[tuple[bytes, int], str] = LruCache(MAX_CACHED_DIGESTS)
 
-    def filled(self, listed: Sequence[Listed], left_bytes: int | None = None) -> tuple[list[Listed], int]:
+    def filled(self, listed: Sequence[ListedCapture], left_bytes: int | None = None) -> tuple[list[ListedCapture], int]:
         """Captures with their digests, as far as the bound allows.
 
         Args:
@@ -540,7 +540,7 @@ class Digests:
             The captures, and what is left of the bound.
         """
         left = self._most_bytes if left_bytes is None else left_bytes
-        found: list[Listed] = []
+        found: list[ListedCapture] = []
         made: list[tuple[bytes, int, str]] = []
         for one in listed:
             digest = self.known(one)
@@ -554,11 +554,11 @@ class Digests:
             self._store_or_cache(made)
         return found, left
 
-    def known(self, one: Listed) -> str:
+    def known(self, one: ListedCapture) -> str:
         """The digest of a capture without reading its body; "" if that takes its body."""
         return one.digest or self._cached.get(_cache_key(one.address.row_key, one.fetched_at)) or ""
 
-    def _worked_out(self, one: Listed) -> str:
+    def _worked_out(self, one: ListedCapture) -> str:
         try:
             document = self._store.get(one.url, at=one.timestamp, families=("page",))
         except DocstoreError:  # its body cannot be read: that is for the replay to say

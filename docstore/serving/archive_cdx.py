@@ -35,7 +35,7 @@ from docstore.serving.archive_captures import (
     Answer,
     Budget,
     Digests,
-    Listed,
+    ListedCapture,
     UsedUp,
     as_json,
     asked,
@@ -50,8 +50,8 @@ from docstore.storage.table import Table
 
 Place: TypeAlias = tuple[bytes, int]
 """A place among captures: the row key at which to begin, and captures of its path to leave out."""
-Placed: TypeAlias = tuple[Place, Listed]
-Chosen: TypeAlias = tuple[list[Listed], Place | None, str]
+Placed: TypeAlias = tuple[Place, ListedCapture]
+Chosen: TypeAlias = tuple[list[ListedCapture], Place | None, str]
 """Captures in the order of the answer; where those after them begin; why the answer ends before the last one, or ""."""
 UNKNOWN = "-"
 _ENDLESS = 1 << 60
@@ -129,7 +129,7 @@ class CdxAnswers:
     def _in_order(self, query: CdxQuery, placed: Iterator[Placed]) -> Chosen:
         most = self._settings.answer_rows if query.limit is None else query.limit
         left_bytes = self._settings.answer_bytes
-        chosen: list[Listed] = []
+        chosen: list[ListedCapture] = []
         try:
             for place, one in placed:
                 left_bytes -= _about_bytes(one)
@@ -142,7 +142,7 @@ class CdxAnswers:
             return chosen, (used_up.resume_at, 0), used_up.reason
         return chosen, None, ""
 
-    def _of_all(self, query: CdxQuery, listed: Iterator[Listed]) -> Chosen:
+    def _of_all(self, query: CdxQuery, listed: Iterator[ListedCapture]) -> Chosen:
         """Rows of a question over many URLs that all have to be looked at before the first is known."""
         most = self._settings.answer_rows
         limit = most if query.limit is None else query.limit
@@ -251,7 +251,7 @@ class CdxAnswers:
         settings = self._settings
         return Budget(settings.scan_rows, settings.scan_seconds, settings.row_captures, is_short=is_short)
 
-    def _bounded(self, listed: list[Listed]) -> Chosen:
+    def _bounded(self, listed: list[ListedCapture]) -> Chosen:
         """Rows that have their order, as many as one answer may have."""
         most = max(1, self._settings.answer_bytes // max(map(_about_bytes, listed), default=1))
         return listed[:most], None, self._too_long() if len(listed) > most else ""
@@ -288,7 +288,7 @@ def _from(rows: KeyRange, row_key: bytes) -> KeyRange:
     return KeyRange(min(max(rows.start, row_key), rows.end), rows.end)
 
 
-def _is_collapsed(query: CdxQuery, one: Listed, before: list[str | None]) -> bool:
+def _is_collapsed(query: CdxQuery, one: ListedCapture, before: list[str | None]) -> bool:
     """Whether a capture begins as the one before it in a field; each field compares what the fields before it leave."""
     for number, (field, length) in enumerate(query.collapses):
         value = _value(one, field)[:length]
@@ -298,16 +298,16 @@ def _is_collapsed(query: CdxQuery, one: Listed, before: list[str | None]) -> boo
     return False
 
 
-def _about_bytes(one: Listed) -> int:
+def _about_bytes(one: ListedCapture) -> int:
     """Bytes of a row of an answer, roughly."""
     return 2 * len(one.url) + 200
 
 
-def _distance(closest: int) -> Callable[[Listed], int]:
+def _distance(closest: int) -> Callable[[ListedCapture], int]:
     return lambda one: abs(one.timestamp - one.timestamp % SECOND - closest)
 
 
-def _cut(query: CdxQuery, placed: Iterable[Placed]) -> list[Listed]:
+def _cut(query: CdxQuery, placed: Iterable[Placed]) -> list[ListedCapture]:
     """Captures that are all there, sorted and cut as the question wants."""
     listed = [one for _, one in placed]
     if query.closest is not None:
@@ -320,7 +320,7 @@ def _cut(query: CdxQuery, placed: Iterable[Placed]) -> list[Listed]:
 # --- printing
 
 
-def _value(one: Listed, field: str) -> str:
+def _value(one: ListedCapture, field: str) -> str:
     """A field as it is printed: never empty, without blanks, ASCII."""
     match field:
         case "urlkey":
@@ -340,7 +340,7 @@ def _value(one: Listed, field: str) -> str:
     return UNKNOWN
 
 
-def _line(one: Listed, query: CdxQuery) -> str:
+def _line(one: ListedCapture, query: CdxQuery) -> str:
     if query.output == "json":
         return json.dumps({named: _value(one, name) for named, name in query.fields}) + "\n"
     if query.output == "cdxj":

@@ -35,7 +35,7 @@ DEFAULT_PORTS: Final = {"http": 8470, "https": 443}
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
-class Address(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where a server is.
 
     Attributes:
@@ -68,7 +68,7 @@ class Address(NamedTuple):
         return f"{UNIX}:{self.socket}" if self.scheme == UNIX else f"{self.scheme}://{self.authority}{self.prefix}"
 
 
-def parse_address(url: str) -> Address:
+def parse_address(url: str) -> ServerAddress:
     """The parts of ``http://host:8470``, ``https://host/prefix`` or ``unix:/path/server.sock``.
 
     Raises:
@@ -82,7 +82,7 @@ def parse_address(url: str) -> Address:
             raise InvalidArgument(
                 f"the path of a socket is absolute, such as unix:/run/docstore.sock; not {url!r:.200}"
             )
-        return Address(UNIX, socket=path)
+        return ServerAddress(UNIX, socket=path)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -95,7 +95,7 @@ def parse_address(url: str) -> Address:
         raise InvalidArgument(
             f"the address of a server is scheme, host, port and path; a token goes into token=, not into {parts.scheme}://"
         )
-    return Address(parts.scheme, host, port or DEFAULT_PORTS[parts.scheme], parts.path.rstrip("/"))
+    return ServerAddress(parts.scheme, host, port or DEFAULT_PORTS[parts.scheme], parts.path.rstrip("/"))
 
 
 def check_socket(path: str) -> None:
@@ -204,7 +204,7 @@ Request: TypeAlias = tuple[str, str, dict[str, str], bytes | None]
 """What is sent: method, path with query, headers and body."""
 
 
-class Answer(NamedTuple):
+class ServerAnswer(NamedTuple):
     """What came back: its status, its plain data, None if it is not of docstore, and when to come again."""
 
     status: int
@@ -212,7 +212,7 @@ class Answer(NamedTuple):
     seconds: float | None
 
 
-class Broken(Exception):
+class RequestBroken(Exception):
     """A request without an answer.
 
     Attributes:
@@ -269,7 +269,9 @@ class Session:
         connections: to the server.
     """
 
-    def __init__(self, address: Address, token: str | None, patience_seconds: float, timeout_seconds: float) -> None:
+    def __init__(
+        self, address: ServerAddress, token: str | None, patience_seconds: float, timeout_seconds: float
+    ) -> None:
         if token is not None and not (token.isascii() and token.isprintable()):
             raise InvalidArgument("a token is printable ASCII, as the server's token file has it")
         self.address = address
@@ -298,19 +300,19 @@ class Session:
             return None
         raise self.error(answer)
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: Call) -> ServerAnswer:
         """The answer to a call, whatever it says; the request is sent until there is one."""
         request = self._request(call, wire.MSGPACK)
         attempts = Backoff(self.patience_seconds)
         while True:
-            answer: Answer | Broken
+            answer: ServerAnswer | RequestBroken
             try:
                 with self.connections.answer(request) as response:
                     answer = self._whole(response)
-            except Broken as broken:
+            except RequestBroken as broken:
                 answer = broken
             pause = self._pause(call, attempts, answer)
-            if pause is None and isinstance(answer, Answer):
+            if pause is None and isinstance(answer, ServerAnswer):
                 return answer
             time.sleep(pause or 0.0)
 
@@ -330,7 +332,7 @@ class Session:
         last: Any = None
         count = 0
         while (call := next_call(last, count)) is not None:
-            answer: Answer | Broken
+            answer: ServerAnswer | RequestBroken
             try:
                 with self.connections.answer(self._request(call, wire.FRAMES)) as response:
                     if response.status == 200:
@@ -342,10 +344,10 @@ class Session:
                             yield from items
                         return
                     answer = self._whole(response)
-            except Broken as broken:
+            except RequestBroken as broken:
                 answer = broken
             pause = self._pause(call, attempts, answer)
-            if pause is None and isinstance(answer, Answer):
+            if pause is None and isinstance(answer, ServerAnswer):
                 raise self.error(answer)
             time.sleep(pause or 0.0)
 
@@ -353,7 +355,7 @@ class Session:
         """The items of a stream, frame by frame, up to its end.
 
         Raises:
-            Broken: it was cut off.
+            RequestBroken: it was cut off.
             DocstoreError: the server failed in the middle of it.
         """
         reader = wire.FrameReader()
@@ -364,7 +366,7 @@ class Session:
                 if frame is wire.FrameKind.ITEMS:
                     yield wire.read(list[kind], value, "items")
         if not reader.ended:
-            raise Broken("the stream was cut off", reached=True)
+            raise RequestBroken("the stream was cut off", reached=True)
 
     def result(self, call: Call, given: Any) -> Any:
         """What an answer gives.
@@ -386,7 +388,7 @@ class Session:
                 "version on both sides"
             ) from wrong
 
-    def error(self, answer: Answer) -> DocstoreError:
+    def error(self, answer: ServerAnswer) -> DocstoreError:
         """What an answer says that is none, to be raised."""
         if answer.given is not None:
             return wire.error_of(answer.given)
@@ -413,22 +415,22 @@ class Session:
         target = self.address.prefix + call.path + (f"?{urlencode(query)}" if query else "")
         return call.method, target, headers, body
 
-    def _whole(self, head: http.client.HTTPResponse) -> Answer:
+    def _whole(self, head: http.client.HTTPResponse) -> ServerAnswer:
         raw = b"".join(iter(lambda: self.connections.read(head), b""))
         boot = head.headers.get("docstore-boot", "")
         if boot.isascii() and boot.isprintable() and len(boot) <= 80:
             self.boot = boot or self.boot
         given = _plain(head.headers, raw)
-        return Answer(head.status, given, _seconds(head.headers.get("retry-after"), given))
+        return ServerAnswer(head.status, given, _seconds(head.headers.get("retry-after"), given))
 
-    def _pause(self, call: Call, attempts: Backoff, answer: Answer | Broken) -> float | None:
+    def _pause(self, call: Call, attempts: Backoff, answer: ServerAnswer | RequestBroken) -> float | None:
         """Seconds to wait before the request is sent again; None if the answer is to be taken.
 
         Raises:
             CommitUnknown, StoreUnavailable: see `ask`.
         """
         error: DocstoreError
-        if isinstance(answer, Broken):
+        if isinstance(answer, RequestBroken):
             attempts.has_reached = attempts.has_reached or answer.reached
             if call.writes and attempts.has_reached:
                 error = CommitUnknown(
@@ -502,7 +504,7 @@ class Connections:
         timeout_seconds: that a send or a receive may take.
     """
 
-    def __init__(self, address: Address, timeout_seconds: float) -> None:
+    def __init__(self, address: ServerAddress, timeout_seconds: float) -> None:
         self._address = address
         self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()
@@ -522,7 +524,7 @@ class Connections:
         """Send a request; gives its answer, whose head was read.  Its connection is kept if all of it is read.
 
         Raises:
-            Broken: there is none.
+            RequestBroken: there is none.
         """
         response = self._asked(request)
         try:
@@ -536,7 +538,7 @@ class Connections:
         if kept is not None:
             try:
                 return self._sent(kept, request)
-            except Broken as broken:
+            except RequestBroken as broken:
                 if broken.reached and not isinstance(
                     broken.__cause__, http.client.RemoteDisconnected | ConnectionError
                 ):
@@ -556,7 +558,7 @@ class Connections:
         """The next bytes of an answer; b"" at its end.
 
         Raises:
-            Broken: it was cut off.
+            RequestBroken: it was cut off.
         """
         try:
             if chunk := answer.read1(READ_BYTES):
@@ -564,9 +566,9 @@ class Connections:
             if not answer.isclosed():
                 answer.read()  # the end of a chunked body
         except (OSError, http.client.HTTPException) as error:
-            raise Broken(_words(error), reached=True) from error
+            raise RequestBroken(_words(error), reached=True) from error
         if answer.length:
-            raise Broken(f"the answer was cut off, {answer.length} bytes before its end", reached=True)
+            raise RequestBroken(f"the answer was cut off, {answer.length} bytes before its end", reached=True)
         return b""
 
     def _release(self, answer: http.client.HTTPResponse) -> None:
@@ -588,12 +590,12 @@ class Connections:
             response = connection.getresponse()
             if method != "HEAD" and response.length is None and not response.chunked:
                 # `http.client` takes a head that was cut off for a whole one; every whole one says how its body ends.
-                raise Broken("the head of the answer was cut off", reached=True)
+                raise RequestBroken("the head of the answer was cut off", reached=True)
             self._in_use[response] = connection
             return response
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise Broken(_words(error), reached=True) from error
+            raise RequestBroken(_words(error), reached=True) from error
         except BaseException:
             connection.close()
             raise
@@ -620,7 +622,7 @@ class Connections:
                 connection.connect()
         except (OSError, UnicodeError) as error:
             connection.close()
-            raise Broken(_words(error), reached=False) from error
+            raise RequestBroken(_words(error), reached=False) from error
         except BaseException:
             connection.close()
             raise

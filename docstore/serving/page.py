@@ -535,7 +535,7 @@ MOST_COMPARED = 40_000
 """Of each text: what is longer is compared up to here, so that a comparison takes no more than a second or so."""
 
 
-class Row(NamedTuple):
+class DiffRow(NamedTuple):
     """A block of both texts, or a run of blocks without a change."""
 
     old: list[Piece]
@@ -576,9 +576,9 @@ def comparison(store: DocumentStore, one: str, one_at: int | None, other: str, o
     }
 
 
-def side_by_side(old: str, new: str) -> list[Row]:
+def side_by_side(old: str, new: str) -> list[DiffRow]:
     """Blocks of both texts next to each other; runs of equal ones are counted, but for one at each end of a change."""
-    blocks: list[Row] = []
+    blocks: list[DiffRow] = []
     left: list[Piece] = []
     right: list[Piece] = []
     for piece in [*word_diff(old, new), Piece(Change.BREAK, "")]:
@@ -586,23 +586,23 @@ def side_by_side(old: str, new: str) -> list[Row]:
             left += [piece] if piece.change is not Change.NEW else []
             right += [piece] if piece.change is not Change.OLD else []
         elif piece.change is Change.BREAK and (left or right):
-            blocks.append(Row(left, right))
+            blocks.append(DiffRow(left, right))
             left, right = [], []
     return _folded(blocks)
 
 
-def _folded(blocks: list[Row]) -> list[Row]:
+def _folded(blocks: list[DiffRow]) -> list[DiffRow]:
     is_changed = [any(piece.change is not Change.SAME for piece in (*row.old, *row.new)) for row in blocks]
-    shown: list[Row] = []
+    shown: list[DiffRow] = []
     hidden = 0
     for index, row in enumerate(blocks):
         if any(is_changed[max(0, index - 1) : index + 2]):
-            shown += [Row([], [], hidden)] if hidden else []
+            shown += [DiffRow([], [], hidden)] if hidden else []
             shown.append(row)
             hidden = 0
         else:
             hidden += 1
-    return shown + ([Row([], [], hidden)] if hidden else [])
+    return shown + ([DiffRow([], [], hidden)] if hidden else [])
 
 
 def _words(sides: Any) -> int:

@@ -149,7 +149,9 @@ class _Sweep:
             others = earlier.where(F.col("made_by") != made_by).select("made_by").take(1)
             if others:
                 raise InvalidArgument(f"{path} was made by the rule {others[0][0]!r}, not {made_by!r}; sweep with that")
+        self._begin("pages")
         errors = self._write_versions(paths, made_by)
+        self._begin("pairs")
         tables.append(self._spark.read.parquet(f"{self._output}/fingerprints"))
         every = reduce(
             lambda one, other: one.unionByName(other),
@@ -161,12 +163,15 @@ class _Sweep:
         )
         leading = versions.join(groups, versions["id"] == groups["leader"], "left_semi").where("by_text")
         verified = self._verified(leading).checkpoint()
+        self._begin("components")
         bodies = versions.join(groups, "identity").select("body", "leader")
         first = bodies.groupBy("body").agg(F.min("leader").alias("first"), F.max("leader").alias("second"))
         many = first.where("first < second")  # groups whose texts differ although they share a body
         linked = bodies.join(many.select("body", "first"), "body").where("leader != first")
         edges = verified.select("first", "second").union(linked.select("first", F.col("leader").alias("second")))
-        places = self._places(every, versions, groups, verified, self._components(edges)).checkpoint()
+        components = self._components(edges)
+        self._begin("clusters")
+        places = self._places(every, versions, groups, verified, components).checkpoint()
         places.drop("id").write.parquet(f"{self._output}/clusters")
         if self._options.kept:
             stays = places.where("kind = 'new'").select("id", "url", "timestamp")
@@ -174,6 +179,10 @@ class _Sweep:
             stays.join(texts, "id").drop("id").write.parquet(f"{self._output}/kept")
         kinds = {row[0]: int(row[1]) for row in places.groupBy("kind").count().collect()}
         return SparkReport(sum(kinds.values()), errors, verified.count(), dict(sorted(kinds.items())))
+
+    def _begin(self, step: str) -> None:
+        """Name the step that the next jobs are of: in Spark's pages, and in its log of events."""
+        self._spark.sparkContext.setJobDescription(step)
 
     def _persist(self, frame: Frame) -> Frame:
         """A frame whose partitions are kept on the executors; a lost one is computed again."""
@@ -199,6 +208,7 @@ class _Sweep:
         damaged = pages.where("error is not null").select("url", "error")
         damaged.write.parquet(f"{self._output}/errors")
         errors = int(damaged.count())
+        self._begin("versions")
         (
             pages.where("error is null")
             .drop("url", "error")
@@ -272,7 +282,9 @@ class _Sweep:
             policy, same_url, options.schema.title_rule, options.schema.near_threshold, self._fresh
         )
         roots_of = members.where("id = leader").select(F.col("id").alias("first"), "component")
-        pairs = verified.join(roots_of, "first").withColumnRenamed("first", "id")
+        # one row for all pairs of a text: a large family has hundreds for each
+        pairs = verified.groupBy("first").agg(F.collect_list(F.struct("second", "similarity")).alias("near"))
+        pairs = pairs.join(roots_of, "first").withColumnRenamed("first", "id")
         return (
             members.unionByName(pairs, allowMissingColumns=True)
             .repartition("component")

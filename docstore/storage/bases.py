@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 from blake3 import blake3
@@ -51,6 +52,7 @@ class Base(NamedTuple):
     pointer: PagePointer
 
 
+@dataclass(eq=False, slots=True)
 class NewValue:
     """A value of a capture that is to be stored; see `Values.append_values`.  Never changed.
 
@@ -69,30 +71,16 @@ class NewValue:
         saves: for each base, bytes that a delta against it is thought to save elsewhere; () for none.
     """
 
-    __slots__ = ("bases", "body", "column", "frame", "name", "pointer", "raw", "same", "saves")
-
-    def __init__(
-        self,
-        pointer: PagePointer,
-        column: Column,
-        raw: bytes,
-        name: bytes = b"",
-        bases: Sequence[Base | NewValue | None] = (),
-        *,
-        body: NewValue | bytes | None = None,
-        same: NewValue | None = None,
-        frame: bytes = b"",
-        saves: Sequence[int] = (),
-    ) -> None:
-        self.pointer = pointer
-        self.column = column
-        self.raw = raw
-        self.name = name
-        self.bases = bases
-        self.body = body
-        self.same = same
-        self.frame = frame
-        self.saves = saves
+    pointer: PagePointer
+    column: Column
+    raw: bytes
+    name: bytes = b""
+    bases: Sequence[Base | NewValue | None] = ()
+    _: KW_ONLY
+    body: NewValue | bytes | None = None
+    same: NewValue | None = None
+    frame: bytes = b""
+    saves: Sequence[int] = ()
 
 
 class StoredValue(NamedTuple):
@@ -122,12 +110,14 @@ class BaseRows:
         self._engine = engine
         self._cached: dict[bytes, bytes] | None = None
         """All rows, while a compaction runs."""
+        self._names: dict[bytes, bytes] = {}
+        """The same from cell value to name."""
 
     @contextmanager
     def cached(
         self, lock: AbstractContextManager[object], followers: set[Callable[[Sequence[RowMutations], bool], None]]
     ) -> Iterator[None]:
-        """Keep all rows in memory, some 200 bytes each: compaction looks up several names a value.
+        """Keep all rows in memory, some 400 bytes each: compaction looks up several names a value.
 
         Args:
             lock: the committer's.
@@ -144,35 +134,48 @@ class BaseRows:
                     changed[row.row_key] = next((one.value for one in row.mutations if isinstance(one, SetCell)), None)
             if not known and changed:
                 is_sure, self._cached = False, None
+                self._names.clear()
             elif self._cached is not None:
                 apply()
 
         def apply() -> None:
             for name, value in changed.items():
-                if value is None:
-                    rows.pop(name, None)
-                else:
-                    rows[name] = value
+                before = rows.pop(name, None)
+                if before is not None and names.get(before) == name:
+                    del names[before]
+                if value is not None:
+                    rows[name], names[value] = value, name
             changed.clear()
 
         with lock:
             followers.add(follow)
         try:
             rows = dict(self.scan())
+            names = {value: name for name, value in rows.items()}
             with lock:
                 apply()
-                self._cached = rows if is_sure else None
+                if is_sure:
+                    self._cached, self._names = rows, names
             yield
         finally:
             with lock:
                 followers.discard(follow)
-                self._cached = None
+                self._cached, self._names = None, {}
 
     def cell_value(self, name: bytes) -> bytes | None:
         """The cell value of a base; None if there is no base of that name."""
         if (cached := self._cached) is not None:
             return cached.get(name)
         return self._row(name)
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether all rows are in memory: only then `name_of` knows them."""
+        return self._cached is not None
+
+    def name_of(self, cell_value: bytes) -> bytes | None:
+        """The name of the base whose record has this cell value; None if it is no base, or if rows are not cached."""
+        return self._names.get(cell_value)
 
     def stored_value(self, name: bytes) -> bytes | None:
         """As `cell_value`, for readers: they see a page as it is written, and the rows in memory follow the commit."""
@@ -189,10 +192,12 @@ class BaseRows:
             for cell in row.cells:
                 yield row.row_key, cell.value
 
-    def row(self, name: bytes, cell_value: bytes) -> RowMutations:
-        """The mutation that writes the row of a base."""
-        return RowMutations(TABLE, name, [SetCell(BASE_FAMILY, b"", 0, cell_value)])
 
-    def freed(self, name: bytes) -> RowMutations:
-        """The mutation that frees a base."""
-        return RowMutations(TABLE, name, [DeleteRow()])
+def base_row(name: bytes, cell_value: bytes) -> RowMutations:
+    """The mutation that writes the row of a base."""
+    return RowMutations(TABLE, name, [SetCell(BASE_FAMILY, b"", 0, cell_value)])
+
+
+def freed_row(name: bytes) -> RowMutations:
+    """The mutation that deletes the row of a base."""
+    return RowMutations(TABLE, name, [DeleteRow()])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -144,10 +144,6 @@ class LruCache(Generic[K, V]):
 
     def __contains__(self, key: K) -> bool:
         return key in self._values
-
-    def missing(self, keys: Iterable[K]) -> list[K]:
-        """The keys that are not cached."""
-        return [key for key in keys if key not in self._values]
 
     def get(self, key: K) -> V | None:
         """The value of a key, which becomes the most recently used; None if it is not cached."""

@@ -12,6 +12,7 @@ One contract suite, `tests/contract/`, runs on every engine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -132,6 +133,7 @@ class Engine(Protocol):
         ...
 
 
+@dataclass(eq=False, slots=True)
 class Plan:
     """The rows of one commit, in their order.
 
@@ -148,15 +150,9 @@ class Plan:
         counts: what the commit adds to the totals of the store, by name.
     """
 
-    __slots__ = ("bodies", "counts", "rows")
-
-    def __init__(self, rows: Iterable[RowMutations] = ()) -> None:
-        self.rows = list(rows)
-        self.bodies: list[tuple[bytes, int]] = []
-        self.counts: Mapping[str, int] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self.counts or self.rows)
+    rows: list[RowMutations] = field(default_factory=list)
+    bodies: list[tuple[bytes, int]] = field(default_factory=list)
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def all_cells(engine: Engine, table: str, row: ScannedRow) -> Iterator[Cell]:

@@ -51,11 +51,14 @@ class Values(Protocol):
         shares_values: cells may share a value, and values be deltas; else each cell has a value of its own.
         fill: fills in the values of a stored capture's record in one call: record, fields by number, list to fill, most
             bytes; -> False if the values have to be fetched one by one.  None if there is no such call.
+        check_rows: finds rows of pages sound in native code: rows, declared families, rules, kernel, hashes of
+            postings; -> the others, and what to ask the index for.  None if there is no such call.
     """
 
     unreadable: UnreadableValues
     shares_values: bool
     fill: Callable[[bytes, Mapping[int, Any], list[Any], int], bool] | None
+    check_rows: Callable[..., tuple[list[int], Any]] | None
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """Encode a value by itself and append it; -> the value to put into its cell."""
@@ -159,7 +162,10 @@ class GroupWriter(Protocol):
     """Judges and commits groups of pages."""
 
     def write(
-        self, pages: Sequence[Prepared], policies: Sequence[Mapping[VerdictKind, Policy]]
+        self,
+        pages: Sequence[Prepared],
+        policies: Sequence[Mapping[VerdictKind, Policy]],
+        is_awaited: Callable[[], bool],
     ) -> tuple[list[PutResult], BaseException | None]:
         """Judge, store and commit pages, in order; see `docstore.writing.writer.Sequencer.write`."""
         ...

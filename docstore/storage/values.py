@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from docstore.model.codec import decode_varint, encode_varint
+from docstore.compiled import docstore_native
 from docstore.model.errors import CorruptionError
 from docstore.model.format import VALUE_ABSENT, VALUE_INLINE, VALUE_REF
 
@@ -58,12 +58,12 @@ def encode_inline(value: bytes) -> bytes:
 
 def encode_ref_value(raw_bytes: int, ref: bytes) -> bytes:
     """The cell value of a value that is a record; its raw length can be told without reading it."""
-    return REF_TAG + encode_varint(raw_bytes) + ref
+    return REF_TAG + docstore_native.encode_varint(raw_bytes) + ref
 
 
 def encode_absent(raw_bytes: int) -> bytes:
     """The cell value of a value that is not kept; it reads as an empty one."""
-    return _ABSENT + encode_varint(raw_bytes)
+    return _ABSENT + docstore_native.encode_varint(raw_bytes)
 
 
 def is_absent(cell_value: bytes) -> bool:
@@ -98,7 +98,7 @@ def raw_bytes_of(cell_value: bytes) -> int:
     found = parse_cell_value(cell_value)
     if found.ref is None:
         return len(found.value)
-    return decode_varint(cell_value, 1)[0]
+    return docstore_native.decode_varint(cell_value, 1)[0]
 
 
 def is_ref(cell_value: bytes) -> bool:

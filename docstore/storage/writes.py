@@ -41,11 +41,12 @@ class Prepared(NamedTuple):
         row_key: b"" if the URL was refused.
         url: canonical; the caller's if it was refused.
         timestamp: microseconds, a multiple of 1000.
-        analysis: None for a 304 and for a refused page.
+        analysis: of its body; `NOT_ANALYSED` for a visit and for a refused page.
         error: why it was refused; else "".
         anchors: of its links, if the caller asked for them.
         values: columns of its record except body, text and verdict; empty without an analysis.
         path_key: its row key without versions (`version_less`).
+        is_visit: it is a visit of an unchanged page (304), which has no body.
         keep_body: whether its body is stored.
     """
 
@@ -53,18 +54,13 @@ class Prepared(NamedTuple):
     row_key: bytes
     url: str
     timestamp: int
-    analysis: Analysis | None
+    analysis: Analysis
     error: str
     anchors: tuple[Anchor, ...]
     values: Sorted
     path_key: bytes
+    is_visit: bool = False
     keep_body: bool = True
-
-    @property
-    def analysed(self) -> Analysis:
-        """The analysis of a page that has one."""
-        assert self.analysis is not None
-        return self.analysis
 
 
 class Write(NamedTuple):
@@ -104,5 +100,5 @@ class Write(NamedTuple):
         assert self.record is not None
         if self.record.kind != CAPTURE_STORED:
             return self.record
-        values = {BODY: encode_inline(self.page.page.body), MAIN: encode_inline(self.page.analysed.main_bytes)}
+        values = {BODY: encode_inline(self.page.page.body), MAIN: encode_inline(self.page.analysis.main_bytes)}
         return self.record._replace(columns=values | self.record.columns)

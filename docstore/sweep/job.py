@@ -266,13 +266,14 @@ class _Sweep:
         self._write_pairs(versions, graph)
         clusters = self._cluster(versions, graph)
         gone = self._apply(versions, clusters) if self._options.apply else np.zeros(len(versions.rows), bool)
-        sizes = np.bincount(clusters.canonical, minlength=1)
+        is_alone = np.bincount(clusters.canonical, minlength=1)[clusters.canonical] == 1
+        has_none = gone | (is_alone & ~versions.duplicate)
 
         def place(number: int) -> ClusterPlace | None:
             """None for a version without duplicates that no verdict called a duplicate, or that is rejected now."""
-            canonical = int(clusters.canonical[number])
-            if gone[number] or (sizes[canonical] == 1 and not versions.duplicate[number]):
+            if has_none[number]:
                 return None
+            canonical = int(clusters.canonical[number])
             similarity = float(clusters.similarity[number])
             return ClusterPlace(versions.row_keys[canonical], int(versions.column_times[canonical]), similarity)
 

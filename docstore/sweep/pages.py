@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from types import SimpleNamespace
 from typing import IO
 
@@ -48,6 +48,7 @@ from docstore.sweep.kernels import LONG_TEXT_BYTES, equality, in_order
 
 _PLACED = (capture.CLUSTER, capture.CANONICAL_PAGE)
 PROGRESS_ROWS = 1000
+MARK_VERSIONS = 64
 _RULES = SimpleNamespace(
     deciding=[known.scheme for known in ALGORITHMS.values() if known.decides_alone],
     redirects=sorted(REDIRECT_STATUSES),
@@ -133,6 +134,7 @@ class Versions:
         redirected: (n,) int64 stored redirects of its own host that lead to it.
         stale: (row key, timestamp) of columns of an earlier sweep that belong to no version any more.
         state: BLAKE3 of everything that the result depends on, 16 bytes.
+        marks: row keys of every MARK_VERSIONS-th version: they are in memory, so that a search reads few others.
     """
 
     row_keys: Blobs
@@ -157,10 +159,13 @@ class Versions:
     redirected: Numbers
     stale: list[tuple[bytes, int]]
     state: bytes
+    marks: list[bytes]
 
     def find(self, row_key: bytes, timestamp: int) -> int:
         """The version of a row that was live at a time; -1 for none."""
-        number = bisect_left(self.row_keys, row_key)
+        end = bisect_left(self.marks, row_key) * MARK_VERSIONS
+        low, high = max(0, end - MARK_VERSIONS), min(end, len(self.row_keys))
+        number = bisect_left(self.row_keys, row_key, low, high)
         latest = -1
         while number < len(self.row_keys) and self.row_keys[number] == row_key:
             if self.timestamps[number] <= timestamp:
@@ -220,14 +225,16 @@ class _Reading:
         return self._row_number
 
     def _take_plain(self, rows: list[ScannedRow], first: int) -> int:
-        """Take rows up to one that is not a single stored capture with inline values; returns how many."""
-        taken, columns, blobs, named, canonical = docstore_native.sweep_versions(rows, first, CAPTURE_FAMILY, _RULES)
-        positions, timestamps, identity, bodies, equal_by, flags, shingle_counts, sketches, state = columns
-        before, count = len(self._rows), len(equal_by)
+        """Take rows up to one that needs a value outside of its records, or is a redirect; returns how many."""
+        names = CAPTURE_FAMILY, *_PLACED
+        taken, columns, blobs, named, canonical, stale = docstore_native.sweep_versions(rows, first, names, _RULES)
+        positions, timestamps, column_times, placed, identity, bodies, equal_by, flags, *others = columns
+        shingle_counts, sketches, state = others
+        before = len(self._rows)
         self._rows.frombytes((np.frombuffer(positions, np.int64) + self._row_number).tobytes())
         self._timestamps.frombytes(timestamps)
-        self._column_times.frombytes(timestamps)
-        self._placed.frombytes(bytes(8 * count))
+        self._column_times.frombytes(column_times)
+        self._placed.frombytes(placed)
         self._identity += identity
         self._bodies += bodies
         self._equal_by += equal_by
@@ -244,6 +251,7 @@ class _Reading:
         for number, reference in canonical:
             row_key = rows[first + (self._rows[before + number] - self._row_number)].row_key
             self._declare(before + number, row_key, reference)
+        self._stale += stale
         self._row_number += taken
         return taken
 
@@ -394,6 +402,7 @@ class _Reading:
             np.zeros(count, np.int64),
             self._stale,
             self._state.digest(16),
+            [self._row_keys[number] for number in range(0, count, MARK_VERSIONS)],
         )
         self._resolve(versions)
         return versions
@@ -490,8 +499,9 @@ def _changes(
         if place is None:
             yield row_key, timestamp, _NONE
             continue
-        if cluster_checksum(place.cluster, capture.encode_cluster_place(place)) != written:
-            yield row_key, timestamp, _columns(place)
+        columns = _columns(place)
+        if cluster_checksum(*columns.values()) != written:
+            yield row_key, timestamp, columns
 
 
 def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, ClusterPlace | None]]) -> tuple[int, int]:
@@ -510,16 +520,22 @@ def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, Cluster
         live = store.table.capture_at(row_key, timestamp)
         return timestamp if live is None else live.source or timestamp
 
+    def is_called_duplicate(row_key: bytes, newest: int) -> bool:
+        """Whether a verdict of one of the captures of a version names another page."""
+        captures = (each for each in store.table.captures(row_key, newest + 1) if each.shows_page)
+        for _, version in groupby(captures, lambda each: each.checksum):
+            verdicts = (reader.value(row_key, capture.VERDICT, each.timestamp) for each in version)
+            return any(verdict and capture.decode_verdict(verdict).kind in SAME_PAGE for verdict in verdicts)
+        return False
+
     def changes() -> Iterator[tuple[bytes, int, Mapping[Column, bytes | None]]]:
         for row_key, shown_at, place in places:
             timestamp = stored_at(row_key, shown_at)
             if place is not None:
                 place = place._replace(timestamp=stored_at(place.row_key, place.timestamp))
-            verdict = None if place else reader.value(row_key, capture.VERDICT, timestamp)
-            if verdict and capture.decode_verdict(verdict).kind in SAME_PAGE:
+            if place is None and is_called_duplicate(row_key, shown_at):
                 place = ClusterPlace(row_key, timestamp, 1.0)  # it replaces the verdict, as in `sweep.job`
-            columns = _NONE if place is None else _columns(place)
-            yield row_key, timestamp, columns
+            yield row_key, timestamp, _NONE if place is None else _columns(place)
 
     given = written = 0
     rest = changes()
@@ -529,5 +545,5 @@ def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, Cluster
     return given, written
 
 
-def _columns(place: ClusterPlace) -> Mapping[Column, bytes | None]:
+def _columns(place: ClusterPlace) -> dict[Column, bytes]:
     return {capture.CLUSTER: place.cluster, capture.CANONICAL_PAGE: capture.encode_cluster_place(place)}

@@ -46,7 +46,7 @@ from docstore.storage.engine import Plan
 from docstore.storage.files import PRIVATE, Files, ReadFile
 from docstore.storage.reports import BackupReport, Progress
 from docstore.storage.schema import META_FAMILY
-from docstore.tablets.commit import Committer
+from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import list_set_aside
 
@@ -75,7 +75,7 @@ _OpenRuns = dict[str, tuple[ReadFile, bytes]]
 
 
 def backup(
-    opened: LocalBackend, committer: Committer, folder: Path, on_progress: Progress | None = None
+    opened: LocalBackend, committer: LocalCommitter, folder: Path, on_progress: Progress | None = None
 ) -> BackupReport:
     """Copy an open store; see `DocumentStore.backup`."""
     files = opened.files
@@ -99,7 +99,7 @@ def backup(
 
 def _copy(
     opened: LocalBackend,
-    committer: Committer,
+    committer: LocalCommitter,
     folder: Path,
     earlier: dict[str, Any] | None,
     on_progress: Progress | None,
@@ -167,7 +167,7 @@ def _copy(
     return BackupReport(len(lengths), copied_segments, copied_bytes, files.tree_bytes(folder))
 
 
-def _record_mark(committer: Committer) -> str:
+def _record_mark(committer: LocalCommitter) -> str:
     """Record the mark of a new backup in the store; returns the mark in hex."""
     mark = os.urandom(IDENTITY_BYTES)
     row = RowMutations("meta", BACKUPS_ROW, [SetCell(META_FAMILY, mark, 0, b"")])

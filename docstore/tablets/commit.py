@@ -19,7 +19,7 @@ from docstore.tablets.values import LocalValues
 Result = TypeVar("Result")
 
 
-class Committer:
+class LocalCommitter:
     """Commits rows together with the values stored for them; see `Committer` of the port.
 
     Attributes:
@@ -55,7 +55,7 @@ class Committer:
 
     def commit(self, plan: Plan) -> None:
         """See `Committer` of the port."""
-        if plan:
+        if plan.rows or plan.counts:
             self._check_writable()
             self._reserve.check_room(self._values.records.pending_bytes())
         self.commits += 1

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from zlib import crc32
+
+import msgpack
 
 from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import (
@@ -66,7 +69,7 @@ from docstore.storage.reports import Finding, SetAside
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
-from docstore.tablets.commit import Committer
+from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.leftovers import list_set_aside, records_of
@@ -86,13 +89,16 @@ if TYPE_CHECKING:
 
 SALVAGE = "take what you need with `docstore tool salvage`, then remove the file"
 SALVAGE_IN_PLACE = "take what you need with `docstore tool salvage`; an open that may write sets them aside"
-RESTORE = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
+SALVAGE_ROWS = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
+REBUILD = "restore a backup, or run `docstore tool rebuild`"
 
 PUT_BACK = (
     "no page was dropped: put the whole file back; or read the other pages with --read-only, restore a backup, or give "
     "up the pages in it with `docstore check --accept-loss`"
 )
 
+_REBUILT = (FORMAT_FILE, f"{ENGINE_DIRECTORY}/CURRENT")
+"""Files that `docstore tool rebuild` makes again."""
 _MADE_BEFORE_FORMAT = frozenset(
     (LOCK_FILE, ENGINE_DIRECTORY, SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, FORMAT_FILE + ".new", "lost+found")
 )
@@ -141,9 +147,9 @@ class LocalBackend:
     def __post_init__(self) -> None:
         self.engine.keep_room, self.reserve.shorten_log = self._keep_room, self.engine.shorten_log
 
-    def committer(self, durability: Durability) -> Committer:
+    def committer(self, durability: Durability) -> LocalCommitter:
         """See `Backend`."""
-        made = Committer(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
+        made = LocalCommitter(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
         made.followers.add(self.scopes.follow)
         return made
 
@@ -169,7 +175,7 @@ class LocalBackend:
         """See `Backend`."""
         from docstore.tablets.compaction.job import Compaction
 
-        assert isinstance(committer, Committer)
+        assert isinstance(committer, LocalCommitter)
         compaction = Compaction(self, table, committer, prune, **options)
         report: CompactionReport = compaction.run(tablets, dry_run=dry_run)
         return report
@@ -178,7 +184,7 @@ class LocalBackend:
         """See `Backend`."""
         from docstore.tablets.backup import backup
 
-        assert isinstance(committer, Committer)
+        assert isinstance(committer, LocalCommitter)
         return backup(self, committer, folder, on_progress)
 
     def codec_stats(self, committer: port.Committer) -> dict[str, dict[str, int]]:
@@ -201,10 +207,12 @@ class LocalBackend:
         self.lock.publish_server(server)
 
     def problems(self) -> Iterator[Finding]:
-        """See `Backend`: errors of the manifest, missing names of segments, and files set aside."""
+        """See `Backend`: errors of FORMAT and the manifest, missing names of segments, and files set aside."""
         for item in self.missing:
             what = f"expected {item.end} bytes, found {item.reason}; pages in it cannot be read"
             yield Finding(str(self.bodies.path(item.segment).relative_to(self.path)), what, PUT_BACK)
+        if decode_format(self.files.read_whole(self.path / FORMAT_FILE)) is None:
+            yield Finding(FORMAT_FILE, "its copy of the schema is damaged", "run `docstore tool rebuild`")
         for problem in self.manifest.problems():
             yield Finding("manifest", problem, "report this with the output of `docstore stats --json`")
         for segment in self.manifest.segments():
@@ -436,7 +444,8 @@ class Layout:
             values = LocalValues(bodies, ValueCodec(memory=shares), dictionaries, base_rows.stored_value, shares)
             reserve.take_back()
             if is_new:  # last, so that a crash during creation leaves no store
-                self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
+                content = encode_format(encode_schema(stored), identity, band_secret)
+                self._files.replace_whole(self._path / FORMAT_FILE, content)
             undo.pop_all()
         listed = [*list_set_aside(self._files, aside), *recovery.in_place]
         return LocalBackend(
@@ -493,7 +502,7 @@ class Layout:
             path=str(self._path),
             expected=name,
             found="none",
-            remedy=f"put it back, {RESTORE}",
+            remedy=f"put it back, {REBUILD if name in _REBUILT else SALVAGE_ROWS}",
         )
 
     def _incomplete(self, bodies: ValueLog, missing: Sequence[Damage]) -> CorruptionError:
@@ -510,18 +519,7 @@ class Layout:
     def _check_format(self) -> None:
         if not self.exists():
             return
-        path = self._path / FORMAT_FILE
-        content = self._files.read_whole(path)
-        version = content.removeprefix(FORMAT_MAGIC).strip()
-        if not content.startswith(FORMAT_MAGIC) or not version.isdigit():
-            raise CorruptionError(
-                "the FORMAT file is damaged", path=str(path), expected="a version", found=repr(content[:40])
-            )
-        if int(version) != FORMAT_VERSION:
-            raise UnsupportedFormat(
-                f"{self._path} has format version {int(version)}, this docstore reads {FORMAT_VERSION}; "
-                "open it with the docstore version that wrote it"
-            )
+        check_format(self._files.read_whole(self._path / FORMAT_FILE), self._path)
 
     @staticmethod
     def _read_or_write_schema(engine: Engine, schema: Schema | None, *, is_new: bool) -> Schema:
@@ -533,7 +531,7 @@ class Layout:
             return stored
         if not is_new:
             raise CorruptionError(
-                "the store's rows are lost: its schema is missing", path="table meta, row `schema`", remedy=RESTORE
+                "the store's rows are lost: its schema is missing", path="table meta, row `schema`", remedy=REBUILD
             )
         made = Schema() if schema is None else schema
         cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
@@ -543,6 +541,44 @@ class Layout:
             rows.insert(0, RowMutations("meta", BAND_SECRET_ROW, [secret]))
         engine.mutate_rows(rows, Durability.SYNC)
         return made
+
+
+def encode_format(schema: bytes, identity: bytes, band_secret: bytes) -> bytes:
+    """The content of FORMAT: the version, and a copy of three rows, so that a damaged block does not lose them."""
+    content = FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION + msgpack.packb((schema, identity, band_secret)).hex().encode()
+    return b"%s\n%08x\n" % (content, crc32(content))
+
+
+def check_format(content: bytes, folder: Path) -> None:
+    """Check the version in the content of FORMAT.
+
+    Raises:
+        CorruptionError: it has no version.
+        UnsupportedFormat: the store has another version.
+    """
+    version = content.removeprefix(FORMAT_MAGIC).partition(b"\n")[0]
+    if not content.startswith(FORMAT_MAGIC) or not version.isdigit():
+        raise CorruptionError(
+            "the FORMAT file is damaged",
+            path=str(folder / FORMAT_FILE),
+            expected="a version",
+            found=repr(content[:40]),
+            remedy=REBUILD,
+        )
+    if int(version) != FORMAT_VERSION:
+        raise UnsupportedFormat(
+            f"{folder} has format version {int(version)}, this docstore reads {FORMAT_VERSION}; "
+            "open it with the docstore version that wrote it"
+        )
+
+
+def decode_format(content: bytes) -> list[bytes] | None:
+    """The values of the rows that FORMAT has a copy of; None if it is damaged."""
+    head, _, checksum = content.rstrip(b"\n").rpartition(b"\n")
+    if checksum != b"%08x" % crc32(head):
+        return None
+    values: list[bytes] = msgpack.unpackb(bytes.fromhex(head.rpartition(b"\n")[2].decode()))
+    return values
 
 
 def _open_engine(folder: Path, memory: Memory, *, is_new: bool) -> LevelDBEngine:
@@ -578,7 +614,7 @@ def _band_secret(engine: Engine, schema: Schema) -> bytes:
     cells = engine.read_row("meta", BAND_SECRET_ROW)
     if not cells:
         raise CorruptionError(
-            "the secret key of the store's bands is missing", path="table meta, row `band-secret`", remedy=RESTORE
+            "the secret key of the store's bands is missing", path="table meta, row `band-secret`", remedy=REBUILD
         )
     return cells[0].value
 

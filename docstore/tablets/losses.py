@@ -19,7 +19,7 @@ from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_BODY, CODEC_ZSTD_DE
 from docstore.model.keys import url_of
 from docstore.model.plain import iso
 from docstore.model.types import Cell, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
-from docstore.storage.bases import BaseRows
+from docstore.storage.bases import BaseRows, freed_row
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, delete_of
 from docstore.storage.reports import Finding
@@ -36,8 +36,10 @@ _PAGES = "pages"
 _FAMILY = "m"
 _VERSION = b"version"
 _COMMITS = b"commits"
+_REBUILD = b"rebuild"
 """Prefixes of the qualifiers of LOST_ROW."""
 ACKNOWLEDGE = "then `docstore check --acknowledge`"
+SALVAGE_MISSING = "`docstore tool salvage` takes bodies and texts of lost rows from the records"
 RESTORE_ALL = "restore a backup, or fetch the missing pages again"
 
 
@@ -45,7 +47,7 @@ RESTORE_ALL = "restore a backup, or fetch the missing pages again"
 
 
 def losses(engine: Engine) -> tuple[Finding, ...]:
-    """Dropped captures, oldest first, and then lost commits, that are not acknowledged."""
+    """Dropped captures, oldest first, then lost commits and rebuilds, that are not acknowledged."""
     found = []
     for cell in engine.read_row(_META, LOST_ROW, ReadSpec(qualifier_prefix=_VERSION)):
         timestamp, row_key, columns, opened = msgpack.unpackb(cell.value)
@@ -56,7 +58,18 @@ def losses(engine: Engine) -> tuple[Finding, ...]:
         first, last, opened = msgpack.unpackb(cell.value)
         what = f"the rows of commits {first} to {last} are lost: LevelDB's files were cut or replaced"
         found.append(Finding("engine", f"{what} (found {iso(opened)})", f"{RESTORE_ALL}; {ACKNOWLEDGE}"))
+    for cell in engine.read_row(_META, LOST_ROW, ReadSpec(qualifier_prefix=_REBUILD)):
+        what = "LevelDB was rebuilt: rows may be lost, or be as they were before their last change"
+        found.append(
+            Finding("engine", f"{what} ({iso(msgpack.unpackb(cell.value))})", f"{SALVAGE_MISSING}; {ACKNOWLEDGE}")
+        )
     return tuple(found)
+
+
+def rebuilt() -> RowMutations:
+    """The row that records a rebuild of LevelDB."""
+    now = _now()
+    return RowMutations(_META, LOST_ROW, [SetCell(_FAMILY, _REBUILD + now.to_bytes(8, "big"), 0, msgpack.packb(now))])
 
 
 def acknowledge(engine: Engine) -> None:
@@ -90,8 +103,7 @@ def drop_lost(engine: Engine, bodies: ValueLog, manifest: Manifest, recovery: Re
         for ref, record in bodies.records(number):
             if record.codec == CODEC_ZSTD_BODY and recovery.is_lost(body_ref(ref, record)):
                 deltas.add(ref)
-    base_rows = BaseRows(engine)
-    bases = {name for name, cell_value in base_rows.scan() if is_lost(cell_value)}
+    bases = {name for name, cell_value in BaseRows(engine).scan() if is_lost(cell_value)}
     for segment in manifest.segments() if bases else ():
         for ref, record in bodies.records(segment.number) if segment.number not in missing else ():
             if record.codec == CODEC_ZSTD_DELTA and record.related in bases:
@@ -102,7 +114,7 @@ def drop_lost(engine: Engine, bodies: ValueLog, manifest: Manifest, recovery: Re
         if len(rows) >= BATCH_ROWS:
             engine.mutate_rows(rows, Durability.SYNC)
             rows = []
-    rows += map(base_rows.freed, bases)  # last: a repeated run must find their deltas
+    rows += map(freed_row, bases)  # last: a repeated run must find their deltas
     engine.mutate_rows(rows, Durability.SYNC)
 
 

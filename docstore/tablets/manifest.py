@@ -15,6 +15,7 @@ import heapq
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -46,6 +47,8 @@ MAX_COUNTED = 64
 """Tablets with their size in the row `counters`; if there are more, all sizes move to the tablets' own rows."""
 SAMPLE_ROWS = 256
 """Sampled row keys of each tablet, to find its middle with an error of about 3% of its rows."""
+READ_AT_ONCE = 2048
+"""Rows that one call of `split_grown` reads for a sample: it takes some 30 ms, and writers wait for it."""
 
 _START_OF = attrgetter("start")
 _TABLE = "meta"
@@ -83,7 +86,8 @@ class _Range:
         self.raw_bytes = raw_bytes
         self.split_at_bytes = 0
         """The next size at which a split is tried, after one that was not possible."""
-        self.sample_is_whole = sample_is_whole
+        self.unsampled: bytes | None = None if sample_is_whole else start
+        """Rows from this key on are sampled only if they were written since; None if all rows are sampled."""
         self._heap: list[tuple[int, bytes]] = []
         self.sampled: set[bytes] = set()
 
@@ -378,8 +382,9 @@ class Manifest:
     def split_grown(self, durability: Durability) -> list[Tablet]:
         """Split all tablets that are too large; changes only the manifest.
 
-        A split that cannot be written is tried again in the next call: the group is committed already, and the next
-        commit will report the error of the engine.
+        A tablet whose rows are not all sampled is split by a later call: each call reads a part of these rows.  A split
+        that cannot be written is tried again in the next call: the group is committed already, and the next commit will
+        report the error of the engine.
 
         Returns:
             The right parts.
@@ -390,6 +395,10 @@ class Manifest:
             for index in range(len(self._ranges) - 1, -1, -1):
                 item = self._ranges[index]
                 if item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes):
+                    self._sample_on(index)
+                    if item.unsampled is not None:
+                        self.has_grown = True
+                        return made
                     try:
                         right = self._split(index, durability)
                     except (StorageError, CommitUnknown):
@@ -403,13 +412,24 @@ class Manifest:
                         self.has_grown = True
         return made
 
+    def _end_of(self, index: int) -> bytes | None:
+        return self._starts[index + 1] if index + 1 < len(self._starts) else None
+
+    def _sample_on(self, index: int) -> None:
+        """Sample the next rows of a tablet whose sample is not whole."""
+        item = self._ranges[index]
+        if item.unsampled is None:
+            return
+        rows = self._engine.scan(_PAGES, item.unsampled, self._end_of(index), ReadSpec(cell_limit=1, keys_only=True))
+        read = [row.row_key for row in islice(rows, READ_AT_ONCE)]
+        for row_key in read:
+            item.sample(row_key)
+        item.unsampled = read[-1] + b"\0" if len(read) == READ_AT_ONCE else None
+
     def _split(self, index: int, durability: Durability) -> Tablet | None:
+        """Split a tablet whose sample is whole.  Returns the right part, or None if a split is not possible."""
         left = self._ranges[index]
-        end = self._starts[index + 1] if index + 1 < len(self._starts) else None
-        if not left.sample_is_whole:
-            for row in self._engine.scan(_PAGES, left.start, end, ReadSpec(cell_limit=1, keys_only=True)):
-                left.sample(row.row_key)
-            left.sample_is_whole = True
+        end = self._end_of(index)
         row_keys = sorted(left.sampled)
         middle = len(row_keys) // 2
         if middle == 0 or row_keys[middle] <= left.start:

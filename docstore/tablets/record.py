@@ -22,7 +22,6 @@ from typing import NamedTuple
 from zlib import crc32
 
 from docstore.compiled import docstore_native
-from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_STORED,
@@ -51,6 +50,7 @@ from docstore.model.format import (
 )
 from docstore.storage.files import ReadFile
 
+decode_varint, encode_varint = docstore_native.decode_varint, docstore_native.encode_varint
 _NARROW = Struct(RECORD_NARROW_HEADER)
 _WIDE = Struct(RECORD_WIDE_HEADER)
 _CRC = Struct("<I")

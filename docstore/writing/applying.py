@@ -29,7 +29,7 @@ from docstore.model.types import (
     VerdictKind,
 )
 from docstore.reading.documents import DocumentReader
-from docstore.storage.bases import Base, value_name
+from docstore.storage.bases import Base, base_row, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
 from docstore.storage.engine import Plan
 from docstore.storage.values import INLINE_TAG, is_ref
@@ -94,7 +94,7 @@ class DuplicateApplier:
                 applied = [self._apply(pointer, of, policy, kinds, needed, plan) for pointer, of in pairs]
                 if dry_run:
                     side.committer.drop_placed()
-                elif plan:
+                elif plan.rows:
                     side.committer.commit(plan)
             except BaseException:
                 side.committer.drop_placed()
@@ -118,7 +118,7 @@ class DuplicateApplier:
             return Applied(reason="done")
         page = Page(document.url, document.body, document.status or 0, document.newest.headers or (), pointer.timestamp)
         (one,) = self._side.preparer.prepare([page], any_time=True)
-        if one.analysis is None or one.row_key != pointer.row_key:
+        if one.error or one.is_visit or one.row_key != pointer.row_key:
             return Applied(reason="changed")
         judged = self._view.detector.judge_against(of, page.body, one.analysis, status=page.status)
         if judged.kind not in kinds:
@@ -216,7 +216,7 @@ class DuplicateApplier:
         """Store body and text by what the canonical page has of them; -> values that go, and that come."""
         row_key, body = pointer.row_key, one.page.body
         verdict = self._stored_verdict(first)
-        assert verdict is not None and one.analysis is not None
+        assert verdict is not None
         referred = verdict._replace(stored=capture.STORED_REFERENCE)
         columns = first.columns | {capture.VERDICT: self._verdict(row_key, first.timestamp, referred, judged)}
         is_base = base is not None and base.raw == body  # the canonical page shares this body, or is a delta against it
@@ -248,8 +248,10 @@ class DuplicateApplier:
         self, row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, judged: capture.StoredVerdict
     ) -> bytes:
         """The cell value of a verdict that names the canonical page; what it says of the version before stays."""
-        encoded = capture.encode_verdict(judged.in_row(verdict.previous, verdict.previous_similarity, verdict.stored))
-        return self._values.append(row_key, capture.VERDICT, timestamp, encoded)
+        named = judged._replace(
+            previous=verdict.previous, previous_similarity=verdict.previous_similarity, stored=verdict.stored
+        )
+        return self._values.append(row_key, capture.VERDICT, timestamp, capture.encode_verdict(named))
 
 
 class Repaired(NamedTuple):
@@ -314,7 +316,7 @@ class Repairer:
                     continue
                 with self._side.committer.lock:
                     value = self._values.append(pointer.row_key, column, pointer.timestamp, raw)
-                    self._side.committer.commit(Plan([self._base_rows.row(name, value)]))
+                    self._side.committer.commit(Plan([base_row(name, value)]))
                 damaged.remove(name)
                 repaired += 1
         return repaired

@@ -31,7 +31,7 @@ from docstore.model.format import CAPTURE_FAMILY
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
 from docstore.reading.index import kernel_of, open_texts
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, StoredValue, value_name
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, StoredValue, base_row, value_name
 from docstore.storage.bases import TABLE as BASES
 from docstore.storage.cache import LruCache, Memory
 from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture
@@ -44,15 +44,17 @@ from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
 PAGES = "pages"
 """Table of pages."""
+PORTION_PAGES = 32
+"""Pages of a batch that are judged together.  After them, a long request lets the short ones that wait go first."""
 BATCH_ANCHORS = 20_000
-"""A batch with so many anchors is committed before its next page, because they are in memory."""
+"""A batch with so many anchors is committed before its next pages, because they are in memory."""
 
 
 class Batch:
     """Pages that are judged and not committed.
 
     Attributes:
-        absent: rows that did not exist when the batch began.
+        absent: rows of its pages that did not exist before it.
         writes: pages and visits that get a record, in input order.
         rows: the last of `writes` by row key and time.
         pages: what verdicts on later pages need of them.
@@ -86,7 +88,7 @@ class Batch:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has to be committed before its next page."""
+        """Whether it has to be committed before its next pages."""
         return len(self.writes) >= GROUP_PAGES or self.body_bytes >= GROUP_BYTES or self.anchor_count >= BATCH_ANCHORS
 
 
@@ -188,7 +190,7 @@ class Bases:
         self._new = {value.cell_value: value.base for value in stored if value.base is not None}
         needed = [value.base for value in stored if value.base is not None and value.needs_base]
         self._new_rows = {base.name: base.cell_value for base in needed if not self._rows.get(base.name)}
-        return [self._stored.row(name, cell_value) for name, cell_value in self._new_rows.items()]
+        return [base_row(name, cell_value) for name, cell_value in self._new_rows.items()]
 
     def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
         """After a commit: update the cached rows; see `Committer.followers`."""
@@ -217,7 +219,7 @@ class TakenTimes:
     """A cache of runs of taken milliseconds, for a few rows; the caller verifies each answer."""
 
     def __init__(self) -> None:
-        self._runs: LruCache[bytes, _Run] = LruCache(MAX_CACHED_ROWS)
+        self._runs: LruCache[bytes, _TakenRun] = LruCache(MAX_CACHED_ROWS)
 
     def next(
         self,
@@ -236,7 +238,7 @@ class TakenTimes:
         """
         run = self._runs.get(row_key)
         if run is None or not run.start <= timestamp <= run.end + TIMESTAMP_STEP_MICROS:
-            run = _Run(timestamp)
+            run = _TakenRun(timestamp)
         if timestamp > run.end or not run.is_read:
             run.extend(records)
         self._runs.put(row_key, run)
@@ -256,7 +258,7 @@ class TakenTimes:
                     self._runs.drop(row_key)
 
 
-class _Run:
+class _TakenRun:
     """The taken times ``start <= time < end``, by checksum, ascending; `end` is free."""
 
     __slots__ = ("at", "end", "is_read", "start")
@@ -333,7 +335,7 @@ class View(StoredPages):
 
     def compare(self, page: Prepared) -> Judged:
         """The verdict on a page against other rows; see `Detector.judge`."""
-        return self.detector.judge(page.row_key, page.page.body, page.analysed, status=page.page.status)
+        return self.detector.judge(page.row_key, page.page.body, page.analysis, status=page.page.status)
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
         """See `StoredPages`; a page of the batch is live if it will be once the batch is committed."""
@@ -452,15 +454,16 @@ class View(StoredPages):
     # --- the batch
 
     def begin(self, pages: Sequence[Prepared]) -> None:
-        """Begin a batch: the last one is committed.
+        """Begin a batch, whose first pages are given: the last one is committed."""
+        self.batch = Batch(set())
+        self.read_ahead(pages)
 
-        Args:
-            pages: that will be judged; what their verdicts read first is read together.
-        """
-        row_keys = [page.row_key for page in pages if not page.error]
-        absent = self._engine.absent_rows(PAGES, row_keys) if self._engine.caps.single_writer else set()
-        self.index.prepare(page.analysis for page in pages if page.analysis is not None)
-        self.batch = Batch(absent)
+    def read_ahead(self, pages: Sequence[Prepared]) -> None:
+        """Read together what verdicts on the next pages of the batch read first."""
+        if self._engine.caps.single_writer:
+            row_keys = [page.row_key for page in pages if not page.error]
+            self.batch.absent |= self._engine.absent_rows(PAGES, row_keys)
+        self.index.prepare(page.analysis for page in pages if not (page.error or page.is_visit))
 
     def add(self, write: Write) -> None:
         """Add a page to the batch: later pages see its record, and are judged against it if it stores its text."""
@@ -477,13 +480,10 @@ class View(StoredPages):
         batch.writes.append(write)
         batch.rows.setdefault(pointer.row_key, {})[pointer.timestamp] = write
         batch.body_bytes += len(page.body)
-        if analysis is None:
-            return
         if write.verdict.stored in STORED_POSTED and page.body:
             self.index.add(batch.postings, pointer, analysis, status=page.status)
             fingerprints = analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count
-            batch.pages[pointer] = seen = StoredPage(*fingerprints, page.status, bool(analysis.entries))
-            seen.columns = record.columns
+            batch.pages[pointer] = StoredPage(*fingerprints, page.status, bool(analysis.entries), record.columns)
 
     def posting_rows(self) -> list[RowMutations]:
         """The rows of the index that the batch writes; verdicts need none of the names that are posted here."""
@@ -541,8 +541,8 @@ COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMA
 
 def counts_of_writes(writes: Sequence[Write]) -> Counter[str]:
     """What pages and visits of a batch add to the totals of a store."""
-    pages = [(write.verdict, len(write.page.page.body)) for write in writes if write.page.analysis is not None]
-    return counts_of(pages, sum(write.page.analysis is None for write in writes))
+    pages = [(write.verdict, len(write.page.page.body)) for write in writes if not write.page.is_visit]
+    return counts_of(pages, sum(write.page.is_visit for write in writes))
 
 
 def counts_of(captures: Iterable[tuple[StoredVerdict, int]], visits: int = 0) -> Counter[str]:

@@ -77,7 +77,7 @@ class Encoder:
             related = self._related(write, batch) if keeps_body and self._values.shares_values else []
             if keeps_body:
                 parts[BODY] = self._body(write, [body for body, _ in related], batch)
-            raw = write.page.analysed.main_bytes
+            raw = write.page.analysis.main_bytes
             name = value_name(raw) if INLINE_LIMIT_BYTES < len(raw) <= LARGEST_BASE_BYTES else b""
             body = parts.get(BODY)
             own_body = body if isinstance(body, NewValue) else None
@@ -100,7 +100,7 @@ class Encoder:
             return same
         name = b""
         if len(raw) <= LARGEST_BASE_BYTES:
-            checksum = write.page.analysed.body_checksum  # mostly its head is the name of the body
+            checksum = write.page.analysis.body_checksum  # mostly its head is the name of the body
             name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(raw)
         return NewValue(write.pointer, BODY, raw, name, bases, same=same)
 
@@ -122,7 +122,7 @@ class Encoder:
             pages.append((sibling, None))
         if write.nearest is not None:
             pages.append((write.nearest, None))
-        has_text = len(write.page.analysed.main_bytes) > INLINE_LIMIT_BYTES
+        has_text = len(write.page.analysis.main_bytes) > INLINE_LIMIT_BYTES
         related: list[tuple[Part, Part | None]] = []
         for pointer, columns in pages:
             body = self._part(batch, pointer, BODY, columns)

@@ -38,7 +38,7 @@ from docstore.model.pointers import PagePointer
 from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_texts, stored_texts, text_numbers
-from docstore.storage.bases import Base, NewValue, value_name
+from docstore.storage.bases import Base, NewValue, base_row, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
 from docstore.storage.engine import Plan
@@ -255,7 +255,7 @@ class RowImporter:
     def _make_base(self, name: bytes, cell_value: bytes, plan: Plan) -> None:
         if name not in self._base_rows.retired:
             self._base_values[name] = cell_value
-            plan.rows.append(self._base_rows.row(name, cell_value))
+            plan.rows.append(base_row(name, cell_value))
 
     # --- postings and counts
 

@@ -62,7 +62,7 @@ def judge(page: Prepared, policies: Policies, view: View) -> Write:
     """
     if page.error:
         return refused(page, page.error)
-    if page.analysis is None:
+    if page.is_visit:
         return _judge_visit(page, view)
     if not page.keep_body and not decides_alone(page.analysis.body_checksum):
         return refused(page, _NEEDS_BODY)
@@ -98,7 +98,7 @@ def judge(page: Prepared, policies: Policies, view: View) -> Write:
         stored = stored_as(page, verdict, policies.get(verdict.kind, Policy.FLAG), view)
         if is_shown and stored == capture.STORED_REJECTED:  # a page or visit is shown there already
             stored = capture.STORED_BODY
-    verdict = verdict.in_row(previous, previous_similarity, stored)
+    verdict = verdict._replace(previous=previous, previous_similarity=previous_similarity, stored=stored)
     if known is not None and (known.kind, known.of, known.stored) == (verdict.kind, verdict.of, verdict.stored):
         return _known(page, timestamp, known)
     is_linked = stored != capture.STORED_REJECTED
@@ -166,7 +166,7 @@ def _record(
     if page.page.crawl:
         columns[capture.CRAWL] = encode_inline(page.page.crawl.encode())
     confirms = before.source if before is not None and kind == CAPTURE_CONFIRMED else 0
-    body_name = b"" if decides_alone(page.analysed.body_checksum) else value_name(page.page.body)
+    body_name = b"" if decides_alone(page.analysis.body_checksum) else value_name(page.page.body)
     return CaptureRecord(timestamp, kind, columns, now, confirms, body_name)
 
 
@@ -207,7 +207,7 @@ def _first_free_time(page: Prepared, view: View) -> tuple[CaptureRecord | None, 
         timestamp += TIMESTAMP_STEP_MICROS
         probes += 1
         if probes >= MOST_PROBES:
-            timestamp = view.next_time(page.row_key, timestamp, page.analysed.body_checksum)
+            timestamp = view.next_time(page.row_key, timestamp, page.analysis.body_checksum)
         taken = None if timestamp > TIMESTAMP_MAX else view.record(page.row_key, timestamp)
     return taken, timestamp
 
@@ -216,7 +216,7 @@ def _same_body(page: Prepared, stored: CaptureRecord | LiveCapture) -> bool:
     """Whether a capture has the same body; a visit without a body (304) has none."""
     if isinstance(stored, CaptureRecord) and stored.kind == CAPTURE_NOT_MODIFIED:
         return False
-    checksum = page.analysed.body_checksum
+    checksum = page.analysis.body_checksum
     if checksum != stored.checksum:
         return False
     return decides_alone(checksum) or stored.body_name in (b"", value_name(page.page.body))
@@ -225,7 +225,7 @@ def _same_body(page: Prepared, stored: CaptureRecord | LiveCapture) -> bool:
 def _compare_with_previous(page: Prepared, previous: LiveCapture, view: View) -> tuple[Previous, float]:
     if _same_body(page, previous):
         return Previous.SAME_BYTES, 1.0
-    analysis = page.analysed
+    analysis = page.analysis
     text_checksum = previous.columns.get(capture.TEXT_CHECKSUM, b"")[1:]
     source = PagePointer(previous.source, page.row_key)
     similarity, _ = view.detector.shares(analysis, text_checksum, lambda: view.text(source))

@@ -113,7 +113,7 @@ class PageDeleter:
         captures = self._posted(records)
         links = self._links(row_key) if purge else {}
         with self._committer.lock:
-            plan = Plan(self._purging() if purge else ())
+            plan = Plan(self._purging() if purge else [])
             plan.counts = self._uncounted(records, is_whole_row=True)
             plan.rows += self._anchors_taken_back(row_key, links)
             plan.rows.append(RowMutations(PAGES, row_key, [DeleteRow()]))
@@ -153,7 +153,7 @@ class PageDeleter:
         links = {row_key: self._links(row_key) for row_key in waiting if anchors}
         while waiting:
             with self._committer.lock:
-                plan = Plan(self._purging() if purge else ())
+                plan = Plan(self._purging() if purge else [])
                 try:
                     changed.update(self._without_crawl(label, waiting, links, plan))
                     self._committer.commit(plan)
@@ -459,7 +459,7 @@ class Pruner:
         for start in range(0, len(postings), REMOVED_AT_ONCE):
             with self._lock:
                 gone = list(filter(self._page_is_gone, postings[start : start + REMOVED_AT_ONCE]))
-                rows = (RowMutations(POSTINGS, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone)
+                rows = [RowMutations(POSTINGS, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone]
                 self._commit(Plan(rows))
             removed += len(gone)
         return removed

@@ -21,7 +21,7 @@ from typing import Final
 from docstore.compiled import docstore_native
 from docstore.dedup.kernel import Kernel
 from docstore.model import keys
-from docstore.model.analysis import Analysis
+from docstore.model.analysis import NOT_ANALYSED, Analysis
 from docstore.model.capture import Sorted, capture_values, content_type_of
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
@@ -71,16 +71,17 @@ class Preparer:
         analyses = zip(bodies, self._kernel.analyse_many(bodies, links=anchors), strict=True)
         prepared = []
         for page, (row_key, url, timestamp, error) in zip(pages, addressed, strict=True):
-            analysis, values, path_key = None, _NO_VALUES, b""
+            analysis, values, path_key = NOT_ANALYSED, _NO_VALUES, b""
             its_anchors: tuple[Anchor, ...] = ()
-            if not error and page.status != 304:
+            is_visit = page.status == 304
+            if not (error or is_visit):
                 (_, content_type), analysis = next(analyses)
                 if analysis.links and 200 <= page.status < 300:
                     its_anchors = outgoing(url, page.body, content_type, analysis)
                     analysis = analysis._replace(links=())
                 values = capture_values(page, url, content_type, analysis)
                 path_key = version_less(row_key)
-            fields = page, row_key, url, timestamp, analysis, error, its_anchors, values, path_key, True
+            fields = page, row_key, url, timestamp, analysis, error, its_anchors, values, path_key, is_visit, True
             prepared.append(tuple.__new__(Prepared, fields))  # half the time of the constructor
         return prepared
 

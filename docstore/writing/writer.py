@@ -1,7 +1,8 @@
 """Writing pages: callers, groups, and the commit of a group.
 
     PageWriter   prepares a caller's pages, writes them through the queue, answers in input order
-    WriteQueue   group commit: the pages that wait during one commit are the next group
+    WriteQueue   group commit: the pages that wait during one commit are the next group; a long request that keeps short
+                 ones waiting is written in several turns
     Sequencer    judges page by page, adds each to the batch, commits the batch
     WriteSide    builds these, and what changes stored pages, at the first write; a reader loads none of it
 
@@ -42,7 +43,7 @@ from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer, GroupWriter, Values
 from docstore.storage.table import Table
 from docstore.storage.writes import Prepared, Write
-from docstore.writing.batch import PAGES, Batch, View, counts_of_writes
+from docstore.writing.batch import PAGES, PORTION_PAGES, Batch, View, counts_of_writes
 from docstore.writing.encode import Encoder
 from docstore.writing.judge import Policies, judge
 from docstore.writing.maintenance import PageDeleter, Poster, prune
@@ -242,17 +243,19 @@ class Request:
         policies: what to do per verdict, for each page.
     Attributes:
         outcomes: the result of each committed page, or why it is not written; for a prefix of the pages.
+        is_long: it is written in several turns if shorter requests wait.
         is_answered: all outcomes are there.
         is_queued: the queue has it.
         wakeup: released once, when the request is answered or its caller must lead.
     """
 
-    __slots__ = ("is_answered", "is_queued", "outcomes", "pages", "policies", "wakeup")
+    __slots__ = ("is_answered", "is_long", "is_queued", "outcomes", "pages", "policies", "wakeup")
 
     def __init__(self, pages: list[Prepared], policies: Sequence[Policies]) -> None:
         self.pages = pages
         self.policies = policies
         self.outcomes: list[PutResult | Exception] = []
+        self.is_long = len(pages) > PORTION_PAGES
         self.is_answered = self.is_queued = False
         self.wakeup = threading.Lock()
         self.wakeup.acquire()
@@ -351,21 +354,24 @@ class WriteQueue:
                 group = self._next_group()
                 self._write(group)
             for request in group:
-                request.pages.clear()
-                request.policies = ()
+                if len(request.outcomes) >= len(request.pages):
+                    request.pages.clear()
+                    request.policies = ()
         finally:
             if collects:
                 gc.enable()
         with self._lock:
             for request in group:
-                request.is_answered = True
-                if request is not self._leader:
+                request.is_answered = not request.pages
+                if request.is_answered and request is not self._leader:
                     request.wakeup.release()
+            if self._waiting and self._waiting[0] is group[0] and not group[0].is_answered:
+                self._waiting.rotate(-1)
             while self._waiting and self._waiting[0].is_answered:
                 self._waiting.popleft()
 
     def _next_group(self) -> list[Request]:
-        """The first requests that fit in a group; a request that is too long is a group of its own."""
+        """The first requests that fit in a group; a long request is a group of its own."""
         group: list[Request] = []
         pages = group_bytes = 0
         with self._lock:
@@ -373,10 +379,16 @@ class WriteQueue:
                 pages += len(request.pages)
                 if len(self._waiting) > 1:
                     group_bytes += sum([body_bytes(page.page) for page in request.pages])
-                if group and (pages > GROUP_PAGES or group_bytes > GROUP_BYTES):
+                if group and (pages > GROUP_PAGES or group_bytes > GROUP_BYTES or request.is_long or group[0].is_long):
                     break
                 group.append(request)
         return group
+
+    def _is_awaited(self) -> bool:
+        """Whether a long request is written while short ones wait."""
+        with self._lock:
+            lengths = [request.is_long for request in self._waiting]
+        return lengths[:1] == [True] and not all(lengths)
 
     def _write(self, group: Sequence[Request]) -> None:
         """Write pages without an outcome; after an error all that are not committed fail: bad pages were refused."""
@@ -391,7 +403,7 @@ class WriteQueue:
         results: Sequence[PutResult] = ()
         error: BaseException | None = StoreUnavailable(_CLOSED)
         if not self._is_closed:
-            results, error = self._sequencer.write(pages, policies)
+            results, error = self._sequencer.write(pages, policies, self._is_awaited)
         for owner, result in zip(owners, results, strict=False):
             owner.outcomes.append(result)
         if error is None:
@@ -416,31 +428,38 @@ class Sequencer:
         committer.followers.add(view.follow)
 
     def write(
-        self, pages: Sequence[Prepared], policies: Sequence[Policies]
+        self, pages: Sequence[Prepared], policies: Sequence[Policies], is_awaited: Callable[[], bool]
     ) -> tuple[list[PutResult], BaseException | None]:
         """Judge, store and commit pages, in order.
 
         Args:
             pages: to write.
             policies: what to do per verdict, for each page.
+            is_awaited: whether other callers wait for this one.  Then only the first pages are written.
         Returns:
             The results of the committed pages, and the error that stopped the others.  After a StorageError these are
-            not applied; after CommitUnknown they may be, and writing them again is safe.
+            not applied; after CommitUnknown they may be, and writing them again is safe.  Without an error, pages
+            without a result were not begun.
         """
         writes: list[Write] = []
         committed = 0
         view = self._view
         with self._committer.lock:
             try:
-                view.begin(pages)
-                for page, its_policies in zip(pages, policies, strict=True):
-                    if view.batch.is_full:
+                for start in range(0, len(pages), PORTION_PAGES):
+                    portion = pages[start : start + PORTION_PAGES]
+                    if start and is_awaited():
+                        break
+                    if start and not view.batch.is_full:
+                        view.read_ahead(portion)
+                    else:
                         self._commit(view.batch)
-                        committed = len(writes)
-                        view.begin(pages[committed:])
-                    write = judge(page, its_policies, view)
-                    view.add(write)
-                    writes.append(write)
+                        committed = start
+                        view.begin(portion)
+                    for page, its_policies in zip(portion, policies[start:], strict=False):
+                        write = judge(page, its_policies, view)
+                        view.add(write)
+                        writes.append(write)
                 self._commit(view.batch)
             except BaseException as error:
                 self._committer.drop_placed()
@@ -453,13 +472,12 @@ class Sequencer:
         if not batch.writes and not batch.anchors:
             return
         columns, base_rows = self.encoder.encode(batch.writes)
-        plan = Plan([*base_rows, *self._view.posting_rows()])
-        plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
-        plan.rows += (row_of(write, columns) for write in batch.writes)
-        pages = [write.page for write in batch.writes if write.page.analysis is not None]
-        plan.bodies = [(page.row_key, len(page.page.body)) for page in pages]
-        plan.counts = counts_of_writes(batch.writes)
-        self._committer.commit(plan)
+        rows = base_rows + self._view.posting_rows()
+        rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
+        rows += (row_of(write, columns) for write in batch.writes)
+        pages = [write.page for write in batch.writes if not write.page.is_visit]
+        bodies = [(page.row_key, len(page.page.body)) for page in pages]
+        self._committer.commit(Plan(rows, bodies, counts_of_writes(batch.writes)))
         self._view.committed(columns)
 
 

@@ -82,14 +82,6 @@ def test_read_many_gives_every_record_in_file_order(bodies: ValueLog) -> None:
     assert [record for _, record in bodies.read_many([refs[3], refs[3]])] == [records[3], records[3]]
 
 
-def test_read_many_sees_records_that_are_still_in_the_buffer(bodies: ValueLog) -> None:
-    records = some_records(6)
-    refs = bodies.append(records[:3])
-    bodies.sync()
-    refs += bodies.append(records[3:])
-    assert [record for _, record in bodies.read_many(refs)] == records
-
-
 def test_an_empty_group_gives_no_ref(bodies: ValueLog) -> None:
     assert bodies.append([]) == []
     bodies.sync()
@@ -132,10 +124,3 @@ def test_what_is_dropped_leaves_no_byte_and_no_ref(bodies: ValueLog, tmp_path: P
     assert not set(dropped) & set(third)
     assert [bodies.read(ref) for ref in first] == some_records(2)
     assert [bodies.read(ref) for ref in third] == some_records(2, seed=9)
-
-
-def test_a_closed_store_of_bodies_can_be_closed_again(bodies: ValueLog) -> None:
-    refs = bodies.append(some_records(1))
-    bodies.close()
-    bodies.close()
-    assert len(refs) == 1

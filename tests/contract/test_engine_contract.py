@@ -34,22 +34,12 @@ def big_row(engine: Engine, cells: int, row_key: bytes = ROW) -> None:
 # --- cells ---
 
 
-def test_an_absent_row_reads_as_no_cells(engine: Engine) -> None:
+def test_a_cell_comes_back_as_it_was_put_last(engine: Engine) -> None:
     assert engine.read_row("pages", ROW) == []
-
-
-def test_a_cell_comes_back_as_it_was_put(engine: Engine) -> None:
     put(engine, ROW, ("page", b"body", 5000, b"\x00\xff value"))
     assert engine.read_row("pages", ROW) == [Cell("page", b"body", 5000, b"\x00\xff value")]
-
-
-def test_a_put_at_the_same_timestamp_replaces_the_value(engine: Engine) -> None:
-    put(engine, ROW, ("page", b"body", 5000, b"old"))
     put(engine, ROW, ("page", b"body", 5000, b"new"))
     assert engine.read_row("pages", ROW) == [Cell("page", b"body", 5000, b"new")]
-
-
-def test_the_last_of_two_puts_in_one_call_wins(engine: Engine) -> None:
     put(engine, ROW, ("page", b"body", 5000, b"one"), ("page", b"body", 5000, b"two"))
     assert engine.read_row("pages", ROW) == [Cell("page", b"body", 5000, b"two")]
 

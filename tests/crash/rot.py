@@ -5,8 +5,9 @@
 
 A small store is damaged in one place at a time: one bit of each byte, each file cut at each length, each file removed.
 A larger one gets many flipped bits at once, from ten to twenty thousand.  Then the store is opened and everything is
-read.  It may refuse to open with an error that names the place.  If it opens, each capture is as it was written, or its
-read raises `CorruptionError` with the damaged file, or its loss is reported: by the store when it opens, or by `check`.
+read.  It may refuse to open with an error that names the place; if the error names `docstore tool rebuild`, that is
+done, and the store has to open.  If it opens, each capture is as it was written, or its read raises `CorruptionError`
+with the damaged file, or its loss is reported: by the store when it opens, or by `check`.
 No other exception and no other answer is allowed.  Only public calls are used.
 """
 
@@ -34,6 +35,7 @@ from docstore.model.errors import CorruptionError, DocstoreError, UnsupportedFor
 from docstore.model.format import RESERVE_FILE
 from docstore.reports.check import check
 from docstore.store import DocumentStore
+from docstore.tablets.rebuild import rebuild
 from tests.crash.states import HTML, MEMORY, T0, Work, a_page, fill, limited, near, site_pages
 from tests.pages import changed, page, words
 
@@ -123,8 +125,8 @@ def read_all(root: Path) -> Truth:
         return {url: captures_of(store, url) for url in store.urls()}
 
 
-def look(root: Path, truth: Truth) -> Counter[str]:
-    """Open a damaged store and compare all of it with the truth; -> captures by outcome.
+def look(root: Path, truth: Truth, *, is_rebuilt: bool = False) -> Counter[str]:
+    """Open a damaged store, rebuild it if need be, and compare all of it with the truth; -> captures by outcome.
 
     Raises:
         Fault: an answer is wrong, or a loss is not reported.
@@ -135,7 +137,15 @@ def look(root: Path, truth: Truth) -> Counter[str]:
     except DocstoreError as error:
         if not any(name in str(error) for name in (str(root), *IN_A_STORE)):
             raise Fault(f"the refusal does not say where: {error!r}") from error
-        return Counter({f"store refused: {type(error).__name__}": 1})
+        if "docstore tool rebuild" not in str(error):
+            return Counter({f"store refused: {type(error).__name__}": 1})
+        if is_rebuilt:
+            raise Fault(f"a rebuild does not help: {error!r}") from error
+        try:
+            rebuild(root)
+        except CorruptionError:  # FORMAT and the block with the schema are damaged
+            return Counter({"store refused, and a rebuild too": 1})
+        return look(root, truth, is_rebuilt=True) + Counter({"store rebuilt": 1})
     with store:
         missing: list[str] = []
         for url, captures in truth.items():

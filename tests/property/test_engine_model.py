@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counts import few
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from memory_engine import MemoryEngine
@@ -190,7 +191,9 @@ def run_step(made: dict[str, Engine], model: Model, kind: str, argument: Any) ->
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=few(60, 3),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(steps, min_size=5, max_size=40))
 def test_engines_answer_as_a_dict_does(monkeypatch: pytest.MonkeyPatch, script: list[tuple[str, Any]]) -> None:

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
 from docstore.compiled import docstore_native
-from docstore.dedup.kernel import EXTRACTORS, Kernel, body_checksum, has_words, held_words, words
+from docstore.dedup.kernel import EXTRACTORS, Kernel, body_checksum, words
 from docstore.model.analysis import Analysis
 from docstore.text.readers import SHELL_WORDS
 from tests.reference import analysis, fingerprints, multibyte, page, plateau
@@ -491,7 +491,7 @@ def test_overlaps_are_counted_the_same(first: set[int], second: set[int]) -> Non
 def test_words_that_a_text_holds_are_found_the_same(text: str, others: list[str]) -> None:
     its = reference_words(text)
     wanted = [*its[::3], *others]
-    assert held_words(text, wanted) == ([word in its for word in wanted], len(its))
+    assert docstore_native.held_words(text, wanted) == ([word in its for word in wanted], len(its))
 
 
 @given(st.text(max_size=200), st.lists(st.text(max_size=6), max_size=5), st.integers(1, 3), st.integers(1, 5))
@@ -500,14 +500,16 @@ def test_words_that_a_text_holds_are_found_the_same(text: str, others: list[str]
 def test_words_are_found_in_a_folded_text_the_same(text: str, others: list[str], least: int, share: int) -> None:
     string = " ".join([*text.split()[::3], text[3:9], *others])
     its, folded = {word for word in string.casefold().split() if len(word) >= least}, text.casefold()
-    assert has_words(text.encode(), string, least, share) == (share * sum(word in folded for word in its) >= len(its))
+    assert docstore_native.has_words(text.encode(), string, least, share) == (
+        share * sum(word in folded for word in its) >= len(its)
+    )
 
 
 def test_every_character_that_case_folding_changes_is_found_folded() -> None:
     for number in range(sys.maxunicode + 1):
         folded = chr(number).casefold()
         if folded != chr(number):
-            assert has_words(f"a {chr(number)}".encode(), folded, 1, 1), hex(number)
+            assert docstore_native.has_words(f"a {chr(number)}".encode(), folded, 1, 1), hex(number)
 
 
 def test_checksums_that_native_code_lacks_are_made_all_the_same() -> None:
@@ -595,8 +597,8 @@ def test_lone_surrogates_are_read_as_replacement_characters() -> None:
     text, replaced = "tea\ud800time \udc80", "tea\ufffdtime \ufffd"
     assert words(text) == words(replaced) == reference_words(replaced) == ["tea", "time"]
     assert np.array_equal(kernel.shingles(text), kernel.shingles(replaced))
-    assert held_words(text, ["tea", "\ud800"]) == ([True, False], 2)
-    assert has_words(text.encode("utf-8", "surrogatepass"), "Tea \udc80", 3, 2)
+    assert docstore_native.held_words(text, ["tea", "\ud800"]) == ([True, False], 2)
+    assert docstore_native.has_words(text.encode("utf-8", "surrogatepass"), "Tea \udc80", 3, 2)
     assert docstore_native.visible_text(f"<p>{text}").strip("\ufffd") == docstore_native.fold_lines(text).strip(
         "\ufffd"
     )

@@ -10,8 +10,9 @@ from counts import few
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from docstore.compiled import docstore_native
 from docstore.model.capture import sort_fields
-from docstore.model.errors import InvalidArgument
+from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     INLINE_LIMIT_BYTES,
     RECORD_COLUMNS,
@@ -26,6 +27,7 @@ from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.record import Record, decode_record, delete_row, encode_records
 from tests.reference import capture as capture_reference
 from tests.reference import record as record_reference
+from tests.reference import varint as varint_reference
 
 known_columns = st.sampled_from(sorted(RECORD_COLUMNS.values()))
 columns = known_columns | st.tuples(st.sampled_from(["page", "mine", ""]), st.binary(max_size=4))
@@ -158,3 +160,24 @@ def test_native_code_fills_a_batch_of_usual_rows(
     engines[0].mutate_rows(usual, Durability.NONE)  # a family is met for the first time
     monkeypatch.setattr(leveldb, "check_mutations", None)
     engines[0].mutate_rows(usual, Durability.NONE)
+
+
+@given(st.integers(0, (1 << 64) - 1) | st.integers(0, 63).map(lambda bits: (1 << bits) - 1), st.binary(max_size=3))
+def test_a_varint_is_encoded_and_decoded_as_the_reference_does(number: int, before: bytes) -> None:
+    encoded = docstore_native.encode_varint(number)
+    assert encoded == varint_reference.encode_varint(number)
+    assert docstore_native.decode_varint(before + encoded + b"\x80", len(before)) == (number, len(before + encoded))
+
+
+@pytest.mark.parametrize("source", [b"", b"\x80", b"\xff" * 9, b"\xff" * 10 + b"\x00"])
+def test_a_varint_that_does_not_end_is_damage(source: bytes) -> None:
+    for decode in (docstore_native.decode_varint, varint_reference.decode_varint):
+        with pytest.raises(CorruptionError) as error:
+            decode(b"\x01" + source, 1)
+        assert error.value.offset == 1
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 64])
+def test_a_number_of_another_size_is_no_varint(number: int) -> None:
+    with pytest.raises(OverflowError):
+        docstore_native.encode_varint(number)

@@ -15,14 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore.compiled import docstore_native
-from docstore.dedup.detector import QueryText
 from docstore.dedup.index import BUCKET_LIMIT, LOOKS, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
 from docstore.dedup.index import propose as propose_by
 from docstore.dedup.kernel import sketches_of_sets
 from docstore.model.capture import sketch_bins
 from docstore.model.sets import Sets
 from tests.reference import fingerprints, postings
-from tests.reference.texts import Texts
+from tests.reference.texts import QueryText, Texts
 
 SEED = 20261122
 BOUNDS = (0.4 - 0.1, 0.1, 0.8)

@@ -201,7 +201,7 @@ class MemoryPages(StoredPages):
 
     def put(self, pointer: PagePointer, analysis: Analysis) -> None:
         stored = StoredPage(
-            analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count, 200, False
+            analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count, 200, False, {}
         )
         self._pages[pointer] = stored, analysis.main_bytes
 

@@ -8,7 +8,6 @@ from base64 import b32decode, b32encode
 from email.utils import formatdate, parsedate
 
 from docstore.model.capture import PAYLOAD_DIGEST, Column, Sorted, Values
-from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CAPTURE_ARRIVED,
@@ -26,6 +25,7 @@ from docstore.model.format import (
 from docstore.model.types import Headers
 from docstore.storage.captures import CaptureRecord
 from docstore.storage.values import INLINE_TAG
+from tests.reference.varint import decode_varint, encode_varint
 
 _NAME_NUMBERS = {name: number for number, name in enumerate(HEADER_NAMES, 1)}
 _NAME_NUMBERS |= {name.lower(): number | HEADER_LOWER_CASE for name, number in _NAME_NUMBERS.items()}

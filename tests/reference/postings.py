@@ -23,7 +23,6 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.index import IndexQuery
-from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     POSTING_BODY,
@@ -39,6 +38,7 @@ from docstore.model.format import (
 from docstore.model.pointers import body_head, text_number
 from docstore.model.sets import Keys, Numbers
 from tests.reference.ranking import propose
+from tests.reference.varint import decode_varint, encode_varint
 from tests.reference.words import words
 
 UNIT_BYTES: Final = 8

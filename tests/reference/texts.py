@@ -7,14 +7,24 @@ what is held stays true whatever becomes of the pages that have it.
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.detector import QueryText
 from tests.reference.fingerprints import overlap, similarity
 
 Shingles = NDArray[np.uint64]
+
+
+class QueryText(NamedTuple):
+    """The text of a page that is compared with others: number, checksum, sketch, count of shingles, shingles."""
+
+    number: int
+    text_checksum: bytes
+    sketch: bytes
+    shingle_count: int
+    shingles: Shingles
 
 
 Overlap = tuple[bytes, int, int]

@@ -36,6 +36,7 @@ def test_what_is_written_is_listed_and_replayed_at_once(tmp_path: Path, digests:
 def test_the_archive_has_no_api_and_the_api_no_archive(tmp_path: Path) -> None:
     with serving(tmp_path / "store", archive_port=0) as served:
         served.store.put_page("http://a.test/", b"<script>1</script>", fetched_at=1_700_000_000_000_000)
+        assert served.http.get("/v1").json()["archive"] == served.server.archive_url != served.server.url
         with http_client(served.server.archive_url) as archive:
             assert archive.get("/v1/page", params={"url": "http://a.test/"}).status_code == 404
             assert archive.post("/v1/pages", json={}).status_code == 405

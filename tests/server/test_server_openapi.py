@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -34,10 +35,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield one
 
 
-def operations(served: Serving) -> list[Any]:
+@functools.cache
+def operations(url: str) -> list[Any]:
     import schemathesis
 
-    schema = schemathesis.openapi.from_url(f"{served.server.url}/v1/openapi.json")
+    schema = schemathesis.openapi.from_url(f"{url}/v1/openapi.json")
     return [one.ok() for one in schema.get_all_operations()]
 
 
@@ -52,7 +54,7 @@ def accepts(status: int, body: bytes) -> None:
 
 def ask_everything(served: Serving, how: settings) -> int:
     """Ask each operation what its schema allows; -> how many there are."""
-    found = operations(served)
+    found = operations(served.server.url)
     for operation in found:
 
         @how
@@ -72,7 +74,7 @@ def ask_with_bytes(served: Serving, how: settings) -> None:
     kinds = st.sampled_from(["application/json", "application/msgpack", "text/html"])
 
     @how
-    @given(st.sampled_from(operations(served)), RAW, kinds, st.text())
+    @given(st.sampled_from(operations(served.server.url)), RAW, kinds, st.text())
     def ask(operation: Any, body: bytes, kind: str, value: str) -> None:
         path = operation.path.replace("{name}", "some-job")
         params = {one.name: value.encode("utf-8", "surrogatepass") for one in operation.query}

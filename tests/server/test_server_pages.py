@@ -283,18 +283,6 @@ def test_a_key_with_another_body_of_the_same_length_is_refused(served: Serving) 
     assert [one.status_code for one in answers] == [200, 409]
 
 
-def test_the_archive_has_a_port_of_its_own(tmp_path: Path) -> None:
-    with serving(tmp_path / "store", archive_port=0) as served:
-        put(served, "https://nine.example/", headers=[["Content-Type", "text/html"]])
-        about = served.http.get("/v1").json()
-        assert about["archive"] == served.server.archive_url != served.server.url
-        with served.client() as client:
-            found = client.get(f"{about['archive']}/web/20231114221320id_/https://nine.example/")
-            assert found.status_code == 200 and found.content == BODY
-            assert client.get(f"{about['archive']}/v1/page", params={"url": "https://nine.example/"}).status_code == 404
-        assert served.http.get("/web/cdx", params={"url": "https://nine.example/"}).status_code == 404
-
-
 def test_the_openapi_names_every_route(served: Serving) -> None:
     made = served.http.get("/v1/openapi.json").json()
     assert made["openapi"].startswith("3.1") and "/v1/cells/scan" in made["paths"]

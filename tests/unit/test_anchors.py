@@ -16,6 +16,7 @@ from docstore.model.keys import row_key, url_of
 from docstore.model.types import Policy, VerdictKind
 from docstore.reports.check import check
 from docstore.storage.writes import ANCHOR_BYTES
+from docstore.store import DocumentStore
 from docstore.writing.prepare import MAX_TARGETS, outgoing
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
@@ -126,14 +127,13 @@ def written(folder: Path, all_pages: Sequence[Page], **options: object) -> list[
         return everything(store)
 
 
-def test_an_anchor_has_the_linking_page_as_qualifier_and_its_time(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "store", create=True) as store:
-        list(store.put_pages(pages(), anchors=True))
-        found = incoming(store, "https://a.example/p1")
-        assert ("https://a.example/p0", T0 + DAY, "newer words") in found
-        assert len([one for one in found if one[0] == "https://a.example/p0"]) == 1
-        assert not [one for one in found if one[0] == "https://a.example/p3"], "an error page gives none"
-        assert store.get("https://a.example/p1") is not None
+def test_an_anchor_has_the_linking_page_as_qualifier_and_its_time(store: DocumentStore) -> None:
+    list(store.put_pages(pages(), anchors=True))
+    found = incoming(store, "https://a.example/p1")
+    assert ("https://a.example/p0", T0 + DAY, "newer words") in found
+    assert len([one for one in found if one[0] == "https://a.example/p0"]) == 1
+    assert not [one for one in found if one[0] == "https://a.example/p3"], "an error page gives none"
+    assert store.get("https://a.example/p1") is not None
 
 
 def test_without_the_option_no_anchor_is_written(tmp_path: Path) -> None:
@@ -177,16 +177,13 @@ def test_a_page_that_is_fetched_again_adds_only_changed_anchors(tmp_path: Path) 
         assert found == {"same": [(0, b"Same words")], "other": [(4, b"first"), (2, b"second"), (0, b"first")]}
 
 
-def test_a_rejected_page_gives_no_anchors(tmp_path: Path) -> None:
+def test_a_rejected_page_gives_no_anchors(store: DocumentStore) -> None:
     body = linking(" ".join(f"w{place}" for place in range(60)), '<a href="https://t.example/">Words</a>')
-    with docstore.open(tmp_path / "store", create=True) as store:
-        for url in ("https://a.example/", "https://b.example/"):
-            list(
-                store.put_pages(
-                    [Page(url, body, 200, HTML)], policies={VerdictKind.EXACT: Policy.REJECT_ANY}, anchors=True
-                )
-            )
-        assert [qualifier for qualifier, _, _ in incoming(store, "https://t.example/")] == ["https://a.example/"]
+    for url in ("https://a.example/", "https://b.example/"):
+        list(
+            store.put_pages([Page(url, body, 200, HTML)], policies={VerdictKind.EXACT: Policy.REJECT_ANY}, anchors=True)
+        )
+    assert [qualifier for qualifier, _, _ in incoming(store, "https://t.example/")] == ["https://a.example/"]
 
 
 def test_anchors_need_no_record_in_a_segment(tmp_path: Path) -> None:
@@ -198,18 +195,16 @@ def test_anchors_need_no_record_in_a_segment(tmp_path: Path) -> None:
     assert sizes[0] == sizes[1]
 
 
-def test_a_dry_run_writes_no_anchor(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "store", create=True) as store:
-        with store.dry_run() as dry:
-            list(dry.put_pages(pages(), anchors=True))
-        assert everything(store) == []
+def test_a_dry_run_writes_no_anchor(store: DocumentStore) -> None:
+    with store.dry_run() as dry:
+        list(dry.put_pages(pages(), anchors=True))
+    assert everything(store) == []
 
 
 # --- at the terminal
 
 
-def test_ingest_writes_anchors_and_get_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = Terminal(tmp_path / "store", capsys)
+def test_ingest_writes_anchors_and_get_reads_them(run: Terminal, tmp_path: Path) -> None:
     body = linking("Some words", '<a href="https://t.example/x">Café  menu</a>')
     archive = warc(tmp_path / "a.warc.gz", [("https://a.example/", "2024-05-01T00:00:00Z", body)])
     assert run("ingest", os.fspath(archive), "--create").code == 0

@@ -205,7 +205,7 @@ def test_a_judged_page_says_all_that_is_written() -> None:
     assert write.record is not None and write.record.kind == CAPTURE_STORED
     assert not {BODY, MAIN} & write.record.columns.keys()
     whole = write.whole_record().columns
-    assert (whole[BODY], whole[MAIN]) == (INLINE_TAG + body, INLINE_TAG + write.page.analysed.main_bytes)
+    assert (whole[BODY], whole[MAIN]) == (INLINE_TAG + body, INLINE_TAG + write.page.analysis.main_bytes)
     assert (write.record.timestamp, write.record.arrived, write.rewrites) == (T0, NOW, False)
 
 
@@ -247,7 +247,7 @@ def test_a_backend_that_gives_a_writer_is_written_through_it() -> None:
         def group_writer(self, *_: object) -> Any:
             return self
 
-        def write(self, pages: list[Prepared], policies: object) -> tuple[list[PutResult], Exception]:
+        def write(self, pages: list[Prepared], *_: object) -> tuple[list[PutResult], Exception]:
             return [], StorageError(28, "no room")
 
     with DocumentStore(Refusing(), Durability.NONE) as store, pytest.raises(StorageError, match="no room"):

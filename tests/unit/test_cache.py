@@ -64,11 +64,11 @@ def test_the_cache_is_bounded_by_cost_and_evicts_the_least_recently_used() -> No
         else:
             cache.drop(key)
             model.pop(key, None)
-        missing = cache.missing(model)
+        missing = {key for key in model if key not in cache}
         held = {key: found for key in model if (found := cache.get(key)) is not None}
         assert all(found is model[key] for key, found in held.items())
         assert sum(len(found) + 1 for found in held.values()) <= 500
-        assert set(missing) == model.keys() - held.keys()
+        assert missing == model.keys() - held.keys()
         assert len(cache) == len(held)
     cache.clear()
     assert len(cache) == 0

@@ -1,4 +1,4 @@
-"""`check` on a backend where each read is a call: captures are checked in windows, and all problems are found."""
+"""`check` on a backend where each read is a call: rows are checked in windows, and all problems are found."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from docstore import Page
 from docstore.dedup.index import TABLE
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import POSTING_BAND, POSTING_BODY, POSTING_TEXT
-from docstore.reports.check import BATCH_CAPTURES, REINDEX, check
+from docstore.reports.check import BATCH_ROWS, REINDEX, check
 
-PAGES = 2 * BATCH_CAPTURES + 10
+PAGES = 2 * BATCH_ROWS + 10
 T0 = 1_700_000_000_000_000
 
 

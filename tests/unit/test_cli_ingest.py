@@ -27,10 +27,9 @@ KEYS = {
 
 
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    terminal = Terminal(tmp_path / "store", capsys)
-    assert terminal("init").code == 0
-    return terminal
+def run(run: Terminal) -> Terminal:
+    assert run("init").code == 0
+    return run
 
 
 @pytest.fixture
@@ -148,6 +147,14 @@ def test_reject_applies_only_to_exact_and_is_listed(run: Terminal, crawl: Path, 
     assert run("get", "https://b.example/").code == 1
 
 
+class Cut(io.BytesIO):
+    def read(self, size: int | None = -1, /) -> bytes:
+        taken = super().read(size)
+        if not taken:
+            raise KeyboardInterrupt
+        return taken
+
+
 def test_the_list_of_rejected_pages_is_complete_after_an_interrupted_run(
     run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,13 +162,6 @@ def test_the_list_of_rejected_pages_is_complete_after_an_interrupted_run(
     crawl, rejects = warc(tmp_path / "copies.warc.gz", pages), tmp_path / "rejects.jsonl"
     words = ("ingest", "--policy", "exact=reject-any", "--rejected", str(rejects), "--json")
     rejects.write_text("of an earlier run")
-
-    class Cut(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            taken = super().read(size)
-            if not taken:
-                raise KeyboardInterrupt
-            return taken
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Cut(crawl.read_bytes())))
     assert run(*words, "-").code == 130
@@ -243,11 +243,6 @@ def test_passwords_in_urls_are_reported_and_stripped_with_an_option(run: Termina
     assert run.bare("get", "https://user@c.example/p:q@r", *other).code == 0
 
 
-def test_ingest_reads_stdin(run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(crawl.read_bytes())))
-    assert run("ingest", "-", "--json").object()["pages"] == 5
-
-
 def test_a_missing_file_is_refused_before_anything_is_written(run: Terminal, crawl: Path) -> None:
     answer = run("ingest", str(crawl), "nowhere.warc")
     assert answer.code == 2
@@ -258,13 +253,6 @@ def test_a_missing_file_is_refused_before_anything_is_written(run: Terminal, cra
 def test_an_interrupted_run_leaves_a_consistent_store_that_the_same_run_completes(
     run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Cut(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            taken = super().read(size)
-            if not taken:
-                raise KeyboardInterrupt
-            return taken
-
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Cut(crawl.read_bytes())))
     answer = run("ingest", "-", "--json")
     assert (answer.code, answer.out) == (130, "")

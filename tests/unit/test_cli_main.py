@@ -8,17 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_case import Terminal, article, html
+from cli_case import Terminal
 
 from docstore.cli.main import COMMANDS, TOOLS, main
 from docstore.version import __version__
 
 DOCSTORE = [sys.executable, "-m", "docstore.cli"]
-
-
-@pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(tmp_path / "store", capsys)
 
 
 def test_help_lists_every_command(run: Terminal) -> None:
@@ -122,19 +117,6 @@ def test_a_damaged_store_is_exit_5(run: Terminal) -> None:
     assert run("get", "https://a.example/").code == 5
 
 
-def test_a_store_that_another_process_holds_is_exit_3_and_names_it(run: Terminal) -> None:
-    run("init")
-    script = f"import docstore,sys; s=docstore.open({str(run.store)!r}); print('open', flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        answer = run("get", "https://a.example/")
-        assert holder.stdin is not None
-        holder.stdin.close()
-    assert answer.code == 3
-    assert str(holder.pid) in answer.err
-
-
 def test_the_environment_names_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,24 +128,6 @@ def test_the_environment_names_the_store(
     assert main(["init"]) == 0
     assert (tmp_path / "webtable" / "FORMAT").exists()
     capsys.readouterr()
-
-
-def test_get_imports_nothing_heavy(run: Terminal) -> None:
-    run("init")
-    page = run.store.parent / "page.html"
-    page.write_bytes(html("Tablets", article(1)))
-    assert run("put", "https://a.example/", str(page)).code == 0
-    script = (
-        "import sys; from docstore.cli.main import main; "
-        f"code = main(['get', 'https://a.example/', '--store', {str(run.store)!r}]); "
-        "heavy = {'numpy', 'lxml', 'warcio', 'tqdm', 'shtab', 'brotli', 'logging', 'shutil', "
-        "'http', 'ssl', 'docstore.serving', 'asyncio'}; "
-        "heavy &= set(sys.modules); "
-        "sys.exit(f'imported {heavy}' if heavy or code else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Tablets\n")
 
 
 def test_what_an_encoding_lacks_is_written_as_an_escape(run: Terminal) -> None:

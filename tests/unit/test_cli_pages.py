@@ -21,10 +21,9 @@ JUNE = "2024-06-01T00:00:00Z"
 
 
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    terminal = Terminal(tmp_path / "store", capsys)
-    assert terminal("init").code == 0
-    return terminal
+def run(run: Terminal) -> Terminal:
+    assert run("init").code == 0
+    return run
 
 
 @pytest.fixture

@@ -23,9 +23,7 @@ def verdict(reason: str) -> StoredVerdict:
 
 
 def planned(manifest: Manifest, counts: Mapping[str, int]) -> list[RowMutations]:
-    plan = Plan()
-    plan.counts = counts
-    return manifest.rows_of(plan, [])
+    return manifest.rows_of(Plan(counts=counts), [])
 
 
 def test_pages_with_crowded_candidates_are_counted() -> None:

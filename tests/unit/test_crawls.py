@@ -533,11 +533,6 @@ def test_a_late_delete_of_a_capture_does_not_take_what_came_after_it(monkeypatch
 # --- the terminal
 
 
-@pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(tmp_path / "store", capsys)
-
-
 @pytest.mark.parametrize("reader", ["--reader", "--no-reader"])
 def test_an_ingest_labels_pages_revisits_and_rejected_pages(run: Terminal, tmp_path: Path, reader: str) -> None:
     body = page(TEXT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import zlib
 
 import mmh3
 import numpy as np
@@ -57,43 +56,11 @@ def test_fingerprints_of_the_tropical_fish() -> None:
     assert fingerprints.zero_mod(np.array(hashes, np.uint64), 4).tolist() == [664, 492, 236, 908]
 
 
-def test_a_rose_has_three_shingles() -> None:
-    in_order = fingerprints.shingles(words("a rose is a rose is a rose"), 3)
-    assert len(in_order) == 6
-    assert len(distinct(in_order)) == 3
-
-
-def test_jaccard_of_jack_london() -> None:
-    first, second, third = (
-        distinct(fingerprints.shingles(words(text), 2))
-        for text in (
-            "Jack London traveled to Oakland",
-            "Jack London traveled to the city of Oakland",
-            "Jack traveled from Oakland to London",
-        )
-    )
-    assert (fingerprints.overlap(first, second), len(np.union1d(first, second))) == (3, 8)
-    assert fingerprints.overlap(first, third) == 0
-
-
-def test_byte_sum_of_tropical_fish() -> None:
-    assert kernel.byte_sum(b"Tropical fish") == 0x508
-    assert kernel.body_checksum(b"Tropical fish", "byte_sum") == b"\x02" + (0x508).to_bytes(8, "big")
-
-
-@given(st.binary(max_size=300))
-def test_adler_32_agrees_with_zlib_and_the_definition(body: bytes) -> None:
-    low, high = 1, 0
-    for byte in body:
-        low = (low + byte) % 65521
-        high = (high + low) % 65521
-    assert kernel.body_checksum(body, "adler32")[1:] == zlib.adler32(body).to_bytes(4, "big")
-    assert zlib.adler32(body) == high << 16 | low
-
-
 @pytest.mark.parametrize(
     ("name", "digest"),
     [
+        ("byte_sum", "0000000000000126"),
+        ("adler32", "024d0127"),
         ("crc32", "352441c2"),
         ("md5", "900150983cd24fb0d6963f7d28e17f72"),
         ("sha1", "a9993e364706816aba3e25717850c26c9cd0d89d"),

@@ -26,10 +26,9 @@ BASE = "https://example.com/"
 
 
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    terminal = Terminal(tmp_path / "store", capsys)
-    assert terminal("init").code == 0
-    return terminal
+def run(run: Terminal) -> Terminal:
+    assert run("init").code == 0
+    return run
 
 
 def single(url: str, date: str = "2024-05-06T07:08:09Z") -> bytes:

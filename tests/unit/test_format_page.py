@@ -9,12 +9,11 @@ from memory_engine import MemoryEngine
 
 from docstore.model import format as disk
 from docstore.model.capture import BODY, STATUS, TITLE, VISIT, encode_visit
-from docstore.model.codec import encode_timestamp, escape
 from docstore.model.format import CODEC_STORED, FAMILY_END, RECORD_COLUMNS, RECORD_VALUE
 from docstore.model.types import Durability
 from docstore.storage.captures import CaptureRecord
 from docstore.storage.values import encode_inline, encode_ref_value
-from docstore.tablets.engines.cellkeys import CELL_KIND, row_prefix
+from docstore.tablets.engines.cellkeys import CELL_KIND, encode_timestamp, escape, row_prefix
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Record, encode_record, encode_ref
 from docstore.tablets.segment import SegmentRow, encode_header

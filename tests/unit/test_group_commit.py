@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,11 @@ from docstore.model.errors import InvalidArgument
 from docstore.storage.writes import Prepared
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
+from docstore.writing import writer
+from docstore.writing.batch import PORTION_PAGES
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
-from docstore.writing.writer import Sequencer
+from docstore.writing.writer import Sequencer, WriteQueue
 
 T0 = 1_700_000_000_000_000
 
@@ -39,16 +42,16 @@ class Groups:
         self.fails: Callable[[list[str]], Exception | None] = lambda urls: None
         write = Sequencer.write
 
-        def noted(sequencer: Sequencer, pages: list[Prepared], policies: list[object]) -> object:
+        def noted(sequencer: Sequencer, pages: list[Prepared], *others: Any) -> object:
             urls = [one.url for one in pages]
             if self.stops(urls):
                 self.reached.set()
                 assert self.go_on.wait(60)
             if error := self.fails(urls):
                 return [], error
-            written = write(sequencer, pages, policies)  # type: ignore[arg-type]
+            written = write(sequencer, pages, *others)
             with self.written:
-                self.sizes.append(len(pages))
+                self.sizes.append(len(written[0]))
                 self.written.notify_all()
             return written
 
@@ -323,7 +326,7 @@ def test_an_iterator_may_be_dropped_by_a_thread_that_its_writes_wait_for(store: 
         groups.go_on.set()
         dropping = threading.Thread(target=results.close, daemon=True)  # type: ignore[attr-defined]
         dropping.start()
-        dropping.join(10)
+        dropping.join(60)
         assert not dropping.is_alive()
     assert store.put_page("https://b.example/", b"x").stored == "body"
 
@@ -350,6 +353,36 @@ def test_pages_of_many_threads_share_a_commit_each_with_its_own_policies(store: 
         thread.join(60)
     stored = {"flag": "body", "reject": "rejected", "reference": "reference"}
     assert [results[number].stored for number in range(12)] == [stored[one["exact"]] for one in policies]
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_single_page_is_written_before_a_long_group_ends(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+    is_queued = threading.Event()
+    original, add = writer.judge, WriteQueue.add
+
+    def noted(one: Prepared, *others: Any) -> Any:
+        judged.append(one.url)
+        if len(judged) == PORTION_PAGES + 1:
+            single.start()
+            assert is_queued.wait(60)
+        return original(one, *others)
+
+    def added(queue: WriteQueue, request: writer.Request) -> None:
+        add(queue, request)
+        if not request.is_long:
+            is_queued.set()
+
+    monkeypatch.setattr(writer, "judge", noted)
+    monkeypatch.setattr(WriteQueue, "add", added)
+    single = threading.Thread(target=store.put_page, args=("https://b.example/", b"<p>single"))
+    results = list(store.put_pages(pages(4 * PORTION_PAGES), threads=1))
+    single.join(60)
+    assert judged.index("https://b.example/") == 2 * PORTION_PAGES
+    assert [result.url for result in results] == [one.url for one in pages(4 * PORTION_PAGES)]
+    assert len(store) == 4 * PORTION_PAGES + 1
 
 
 def test_tasks_share_commits_and_a_page_that_is_refused_fails_alone(store: DocumentStore, groups: Groups) -> None:
@@ -403,7 +436,7 @@ def test_a_forked_child_closes_its_copy_while_the_parent_writes(store: DocumentS
     assert groups.reached.wait(60)
     child = os.fork()
     if child == 0:
-        signal.alarm(10)
+        signal.alarm(60)
         store.close()
         os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

@@ -70,8 +70,7 @@ def test_streams_are_taken_in_turn_until_all_have_ended() -> None:
     ]
 
 
-def test_jobs_that_cannot_be_are_refused(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = Terminal(tmp_path / "store", capsys)
+def test_jobs_that_cannot_be_are_refused(run: Terminal, files: list[str], tmp_path: Path) -> None:
     for words in ([files[0], "--no-reader"], ["-"]):
         answer = run("ingest", *words, "--jobs", "2", "--create")
         assert answer.code == 2 and "processes cannot read" in answer.err

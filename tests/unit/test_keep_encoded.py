@@ -96,11 +96,6 @@ def crawl(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(tmp_path / "store", capsys)
-
-
 @pytest.mark.parametrize("reader", ["--reader", "--no-reader"])
 def test_an_export_has_the_records_of_the_crawl_byte_for_byte(
     run: Terminal, crawl: Path, tmp_path: Path, reader: str

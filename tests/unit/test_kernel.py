@@ -11,9 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from blake3 import blake3
-from counts import few
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from docstore.compiled import docstore_native
 from docstore.dedup.kernel import Kernel
@@ -114,24 +111,6 @@ def test_a_page_without_words_has_no_fingerprint() -> None:
     assert len(analysis.band_keys) == len(analysis.fingerprints) == 0
 
 
-def test_one_word_is_one_shingle() -> None:
-    assert Kernel().analyse(b"<p>tea", "text/html").shingle_count == 1
-
-
-def test_composed_and_decomposed_text_has_one_checksum() -> None:
-    kernel = Kernel()
-    first, second = (kernel.analyse(text.encode(), "text/html") for text in ("<p>হাও\u09dcা", "<p>হাও\u09a1\u09bcা"))
-    assert first.text_checksum == second.text_checksum != b""
-
-
-def test_many_are_analysed_as_one_by_one() -> None:
-    kernel = Kernel(shingle_words=3, checksum="sha1")
-    bodies = [(PAGE.encode(), "text/html"), (b"x", None), (PAGE.encode(), None)]
-    one_by_one = [kernel.analyse(body, content_type) for body, content_type in bodies]
-    for together, alone in zip(kernel.analyse_many(bodies), one_by_one, strict=True):
-        assert repr(together) == repr(alone)
-
-
 def test_bad_choices_are_refused() -> None:
     for choice in ({"extractor": "plateau"}, {"checksum": "none"}, {"shingle_words": 0}):
         with pytest.raises(InvalidArgument):
@@ -163,22 +142,6 @@ def test_a_body_over_which_native_code_panics_is_stored_without_text(
     assert worse.no_text == "unreadable: the native kernel panicked: at 8; please report it"
     assert bad.body_checksum == good.body_checksum
     assert caplog.text.count("please report it") == 2
-
-
-def test_overlap_counts_shared_shingles() -> None:
-    kernel = Kernel(shingle_words=2)
-    assert docstore_native.overlap(kernel.shingles("a b c d"), kernel.shingles("x b c d")) == 2
-
-
-@given(
-    st.binary(max_size=300),
-    st.sampled_from([None, "text/html", "text/html; charset=gbk", "x", "text/html;charset=utf-16be"]),
-)
-@settings(max_examples=few(300, 5), deadline=None)
-def test_any_body_is_analysed(body: bytes, content_type: str | None) -> None:
-    analysis = Kernel().analyse(body, content_type, links=True)
-    assert len(analysis.body_checksum) == 33
-    analysis.main.encode("utf-8")
 
 
 def test_ten_megabytes_of_nested_tables_stay_bounded() -> None:

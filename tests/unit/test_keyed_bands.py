@@ -11,7 +11,7 @@ import pytest
 import docstore
 from docstore.archives import readahead_child
 from docstore.archives.entries import ReadOptions
-from docstore.archives.readahead import Job
+from docstore.archives.readahead import ReadingJob
 from docstore.dedup.kernel import bin_order
 from docstore.dedup.runs import RunIndex
 from docstore.model.analysis import IN_ORDER
@@ -81,7 +81,7 @@ def test_a_secret_is_kept_by_backups_and_by_the_runs_made_anew(tmp_path: Path) -
 def test_the_reading_process_makes_the_keys_of_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bytes] = []
     monkeypatch.setattr(readahead_child, "Kernel", lambda *fixed, order, vocabulary: made.append(order))
-    job = Job((), ReadOptions(), Schema(extractor="combined"), 1, False, band_secret=b"s" * 16)
+    job = ReadingJob((), ReadOptions(), Schema(extractor="combined"), 1, False, band_secret=b"s" * 16)
     readahead_child.serve(job, BytesIO())
     assert made == [bin_order(b"s" * 16)]
 

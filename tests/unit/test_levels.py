@@ -11,7 +11,7 @@ from made_runs import LIST_LIMIT, Levels
 from numpy.typing import NDArray
 
 from docstore.dedup.runs import Span
-from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.errors import InvalidArgument
 
 SEED = 20261120
 LIMIT = LIST_LIMIT
@@ -127,49 +127,6 @@ def test_look_ups_give_every_text_in_order_of_arrival_whenever_merges_end(every:
     assert len(levels.runs.runs) == len(storage.runs) < 10
 
 
-def test_a_posted_text_is_seen_before_its_group_ends() -> None:
-    levels = small(HeapStorage())
-    levels.batch.post(77, np.array([5, 6], np.uint64))
-    assert found_in(levels, [5, 7]) == {5: [77], 7: []}
-
-
-def test_a_bucket_keeps_its_first_texts_and_the_bound_holds_across_runs() -> None:
-    groups = load(200, seed=1)
-    levels = small(HeapStorage(), limit=4)
-    play(levels, groups)
-    levels.flush()
-    expected = expected_of(groups, limit=4)
-    assert found_in(levels, list(expected)) == expected
-
-
-def test_opening_again_needs_only_the_groups_after_the_last_run() -> None:
-    groups = load(120, seed=2)
-    storage = HeapStorage()
-    first = small(storage)
-    play(first, groups)
-    assert 0 < first.runs.end < 120
-    again = small(storage)
-    assert again.runs.end == first.runs.end
-    play(again, groups[again.runs.end :], first=again.runs.end)
-    expected = expected_of(groups)
-    assert found_in(again, list(expected)) == expected
-
-
-def test_a_crash_in_the_middle_of_a_merge_leaves_the_sources_in_force() -> None:
-    groups = load(150, seed=3)
-    expected = expected_of(groups)
-    unfinished = 0
-    for stop in range(20, 150, 5):
-        storage = HeapStorage(lazy=True)
-        play(small(storage), groups[:stop])
-        unfinished += len(storage.waiting)
-        storage.waiting.clear()
-        again = small(storage)
-        play(again, groups[again.runs.end :], first=again.runs.end)
-        assert found_in(again, list(expected)) == expected
-    assert unfinished
-
-
 def test_a_crash_before_the_sources_are_removed_leaves_the_merged_run_valid() -> None:
     class KeepsAll(HeapStorage):
         def remove(self, name: Span, mapped: object = None) -> None:
@@ -185,22 +142,6 @@ def test_a_crash_before_the_sources_are_removed_leaves_the_merged_run_valid() ->
     play(again, groups[again.runs.end :], first=again.runs.end)
     expected = expected_of(groups)
     assert found_in(again, list(expected)) == expected
-
-
-def test_a_missing_or_damaged_run_is_named_not_passed_over() -> None:
-    storage = HeapStorage()
-    play(small(storage, fan_in=100), load(100, seed=6))
-    names = sorted(storage.runs)
-    assert len(names) > 3
-    lost = storage.runs.pop(names[1])
-    with pytest.raises(CorruptionError, match="missing"):
-        small(storage)
-    damaged = lost.copy()
-    damaged[-20] ^= 1
-    damaged.flags.writeable = False
-    storage.runs[names[1]] = damaged
-    with pytest.raises(CorruptionError, match="damaged"):
-        small(storage)
 
 
 def test_few_texts_with_very_many_keys_become_a_run_too() -> None:
@@ -236,22 +177,3 @@ def test_groups_out_of_order_and_runs_that_nobody_makes_are_refused() -> None:
         levels.runs.adopt(5, 9, levels.storage.open(run))
     with pytest.raises(InvalidArgument, match="fan_in"):
         small(HeapStorage(), fan_in=1)
-
-
-def test_a_merge_of_a_damaged_run_fails_and_the_sources_stay() -> None:
-    groups = load(150, seed=9)
-    storage = HeapStorage(lazy=True)
-    levels = small(storage)
-    play(levels, groups[:60])
-    assert storage.waiting
-    name = min(storage.runs)
-    damaged = storage.runs[name].copy()
-    damaged[40] ^= 1
-    damaged.flags.writeable = False
-    storage.runs[name] = damaged
-    again = small(storage)
-    storage.waiting.clear()
-    with pytest.raises(CorruptionError, match="damaged"):
-        play(again, groups[again.runs.end :], first=again.runs.end)
-        storage.finish_merges()
-    assert name in storage.runs

@@ -45,11 +45,6 @@ def s3(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return server
 
 
-@pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(tmp_path / "store", capsys)
-
-
 def crawl(path: Path, first: int, count: int = 3) -> bytes:
     """A WARC file of pages that are all different."""
     pages = [
@@ -220,7 +215,17 @@ def test_a_pattern_that_the_shell_left_is_resolved_and_one_without_a_file_is_an_
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\n\n", b"\xff\xfe", b'{"file"', b"\x1f\x8bno", b'{"file": 3}', b'{"file": "gone", "bytes": 3}']
+    "content",
+    [
+        b"",
+        b"\n\n",
+        b"# a.warc",
+        b"\xff\xfe",
+        b'{"file"',
+        b"\x1f\x8bno",
+        b'{"file": 3}',
+        b'{"file": "gone", "bytes": 3}',
+    ],
 )
 def test_a_list_that_names_nothing_is_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "list").write_bytes(content)

@@ -12,7 +12,7 @@ from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import MANIFEST_COUNTERS_ROW, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
 from docstore.storage.engine import Plan
-from docstore.tablets.manifest import MAX_COUNTED, Manifest
+from docstore.tablets.manifest import MAX_COUNTED, READ_AT_ONCE, Manifest
 from docstore.tablets.record import Damage
 from docstore.tablets.segment import Recovery, SegmentProgress, SegmentRow
 
@@ -30,9 +30,7 @@ def write_group(
 
 
 def rows_of(manifest: Manifest, progress: list[SegmentProgress], *bodies: tuple[bytes, int]) -> list[RowMutations]:
-    plan = Plan()
-    plan.bodies = list(bodies)
-    return manifest.rows_of(plan, progress)
+    return manifest.rows_of(Plan(bodies=list(bodies)), progress)
 
 
 def keys(count: int, seed: int = 1) -> list[bytes]:
@@ -157,10 +155,35 @@ def test_a_split_is_the_same_whether_sampled_on_writing_or_scanned_after_reopeni
         write_group(engine, manifest, order)
         if reopen:
             manifest = Manifest.load(engine, tablet_bytes=1_000_000)
-        manifest.split_grown(NONE)
+        while manifest.has_grown:
+            manifest.split_grown(NONE)
         starts.append([tablet.start for tablet in manifest.tablets()])
     assert len(starts[0]) >= 4
     assert starts[0] == starts[1]
+
+
+def test_a_call_reads_a_bounded_part_of_a_tablet_that_is_not_sampled() -> None:
+    class CountingEngine(MemoryEngine):
+        rows_read = 0
+
+        def scan(self, *args, **options):  # type: ignore[no-untyped-def]
+            for row in super().scan(*args, **options):
+                self.rows_read += 1
+                yield row
+
+    engine = CountingEngine()
+    write_group(engine, Manifest.load(engine), keys(3 * READ_AT_ONCE))
+    manifest = Manifest.load(engine, tablet_bytes=READ_AT_ONCE * 2500)
+    for call in range(1, 10):
+        engine.rows_read = 0
+        if manifest.split_grown(NONE):
+            break
+        assert engine.rows_read == READ_AT_ONCE
+        write_group(engine, manifest, keys(10, seed=call))
+    assert call in (3, 4)
+    sizes = [tablet.raw_bytes for tablet in manifest.tablets()]
+    assert len(sizes) == 2
+    assert max(sizes) < 1.2 * min(sizes)
 
 
 def test_a_single_row_larger_than_a_tablet_is_left_alone() -> None:

@@ -245,9 +245,7 @@ def test_hostile_pages_take_linear_time_and_room(part: str) -> None:
 # --- where it is given
 
 
-def test_markdown_is_given_by_the_store_the_command_line_and_exports(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_markdown_is_given_by_the_store_the_command_line_and_exports(run: Terminal, tmp_path: Path) -> None:
     headers = (("Content-Type", "text/html; charset=utf-8"),)
     with docstore.open(tmp_path / "store", create=True) as store:
         store.put_page(URL, PAGE.encode(), headers=headers, fetched_at=10**15)
@@ -264,7 +262,6 @@ def test_markdown_is_given_by_the_store_the_command_line_and_exports(
         assert shown_titles is not None and shown_titles.markdown is None
         [row] = store.to_arrow(["markdown"], docstore.Selection(prefix=URL)).read_all().to_pylist()
         assert row == {"markdown": made}
-    run = Terminal(tmp_path / "store", capsys)
     assert run("get", URL, "--markdown").out == made
     assert run("get", URL, "--markdown", "--json").object()["markdown"] == made
     assert run("export", "--format", "jsonl", "--markdown", "--prefix", URL).object()["markdown"] == made

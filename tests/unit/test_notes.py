@@ -197,7 +197,7 @@ def test_a_page_for_which_an_annotator_fails_is_tried_again(store: DocumentStore
 
 
 def test_annotators_are_loaded_from_python_and_others_refused(
-    store: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Terminal, store: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "annotators_here.py").write_text(
         "def length(document):\n    return {'length': len(document.text)}\nlength.version = 7\nnothing = 3\n"
@@ -205,7 +205,6 @@ def test_annotators_are_loaded_from_python_and_others_refused(
     monkeypatch.chdir(tmp_path)
     put(store, URL, "one two three")
     store.close()
-    run = Terminal(tmp_path / "store", capsys)
     answer = run("annotate", "--python", "annotators_here:length", "--json").object()
     assert (answer["name"], answer["version"], answer["written"]) == ("length", "7", 1)
     assert decode_note(run("get", URL, "--column", "note:length").out.encode()) == {"version": "7", "length": 13}
@@ -221,9 +220,7 @@ def test_annotators_are_loaded_from_python_and_others_refused(
 # --- texts
 
 
-def test_lang_detects_the_language_and_scan_filters_by_it(
-    store: DocumentStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lang_detects_the_language_and_scan_filters_by_it(run: Terminal, store: DocumentStore) -> None:
     pytest.importorskip("py3langid", reason="needs the extra docstore[lang]")
     texts = {
         "bn": "বাংলাদেশ দক্ষিণ এশিয়ার একটি সার্বভৌম রাষ্ট্র। দেশটির রাজধানী ও বৃহত্তম শহর ঢাকা।",
@@ -242,7 +239,6 @@ def test_lang_detects_the_language_and_scan_filters_by_it(
         note = decode_note(notes_of(store, URL + lang, "lang")[0])
         assert note["lang"] == lang and 0.5 < note["score"] <= 1
     store.close()
-    run = Terminal(tmp_path / "store", capsys)
     assert run("scan", "--lang", "en", "--keys-only").out.split() == [URL + "en"]
     assert run("scan", "--lang", "de", "--keys-only").out.split() == [URL + "de", URL + "image"]  # as it declares
     found = run("export", "--lang", "bn", "--format", "jsonl").objects()
@@ -319,9 +315,7 @@ def test_entities_are_the_longest_names_of_the_lists(store: DocumentStore, tmp_p
     assert entity_finder(["", "a b"])(["a", "a", "b"]) == [["a b", 1, 1]]
 
 
-def test_an_outline_is_cut_at_the_headings_of_the_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], store: DocumentStore
-) -> None:
+def test_an_outline_is_cut_at_the_headings_of_the_page(run: Terminal, store: DocumentStore) -> None:
     text = "Contents\nFirst\nSecond\nIntro\nFirst\nabout first\nmore\nSecond ¶\nabout Second\nFirst"
     assert outline_of(text, "First\nSecond¶\nAbsent") == [
         Section("", "Contents\nFirst\nSecond\nIntro"),
@@ -333,7 +327,6 @@ def test_an_outline_is_cut_at_the_headings_of_the_page(
     parts = "".join(f"<h2>Part {n}</h2><p>{' '.join(words(n, 60))}.</p>" for n in range(3))
     put(store, URL, f"<html><title>T</title><body><p>{' '.join(words(9, 60))}.</p>{parts}</body></html>")
     store.close()
-    run = Terminal(tmp_path / "store", capsys)
     found = run("get", URL, "--outline", "--json").object()["outline"]
     assert [one["heading"] for one in found] == ["", "Part 0", "Part 1", "Part 2"]
     assert found[2]["text"] == " ".join(words(1, 60)) + "."
@@ -377,7 +370,7 @@ def test_links_become_ranks_and_in_links(store: DocumentStore) -> None:
 
 
 def test_the_frontier_has_targets_of_links_and_site_maps_that_are_not_stored(
-    store: DocumentStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Terminal, store: DocumentStore
 ) -> None:
     linked(store, URL, "https://new.example/1", URL + "here", URL + "missing")
     linked(store, "https://b.example/", "https://new.example/1", "https://rejected.example/")
@@ -405,7 +398,6 @@ def test_the_frontier_has_targets_of_links_and_site_maps_that_are_not_stored(
     with pytest.raises(InvalidArgument):
         next(frontier(graph, "size"))
     store.close()
-    run = Terminal(tmp_path / "store", capsys)
     lines = run("frontier").out.split()
     assert lines == [one.url for one in found]
     assert (
@@ -420,7 +412,7 @@ def test_the_frontier_has_targets_of_links_and_site_maps_that_are_not_stored(
 
 
 def test_the_frontier_leaves_out_traps_redirects_and_links_that_are_not_followed(
-    store: DocumentStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Terminal, store: DocumentStore
 ) -> None:
     def copy(text: int) -> str:
         return f"<html><title>Story</title><body><p>{' '.join(words(text, 90))}</p></body>"
@@ -441,7 +433,6 @@ def test_the_frontier_leaves_out_traps_redirects_and_links_that_are_not_followed
     linked(store, "https://hub.example/", *good, *traps, URL + "moved")
     store.put_page(URL + "moved", b"", status=301, headers=(("Location", URL),), fetched_at=T0)
     store.close()
-    run = Terminal(tmp_path / "store", capsys)
     assert set(run("frontier").out.split()) == set(good)
     everything = {*good, *traps, URL + "moved", URL + "only-from-a-copy"}
     assert set(run("frontier", "--all").out.split()) == everything

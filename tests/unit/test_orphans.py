@@ -59,29 +59,27 @@ def test_a_body_that_a_policy_drops_makes_orphans(
         assert found(store) == []
 
 
-def test_a_deleted_original_makes_orphans_of_captures_that_are_not_the_newest(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "s", create=True) as store:
-        put(store, ORIGINAL, BODY, 0)
-        assert put(store, COPY, BODY, 1) == "rejected"
-        put(store, COPY, OTHERS[0], 2)
-        put(store, ORIGINAL, OTHERS[1], 3)
-        assert found(store) == [], "its bytes are in the history of the original"
-        store.delete(ORIGINAL)
-        assert found(store) == [(COPY, 1, Loss.GONE)]
+def test_a_deleted_original_makes_orphans_of_captures_that_are_not_the_newest(store: DocumentStore) -> None:
+    put(store, ORIGINAL, BODY, 0)
+    assert put(store, COPY, BODY, 1) == "rejected"
+    put(store, COPY, OTHERS[0], 2)
+    put(store, ORIGINAL, OTHERS[1], 3)
+    assert found(store) == [], "its bytes are in the history of the original"
+    store.delete(ORIGINAL)
+    assert found(store) == [(COPY, 1, Loss.GONE)]
 
 
-def test_a_body_that_expires_makes_orphans_though_its_page_is_shown(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "s", create=True) as store:
-        put(store, ORIGINAL, BODY, 0)
-        assert put(store, COPY, BODY, 1) == "rejected"
-        aged = Table(
-            store.opened.engine,
-            "pages",
-            declared_families(store.schema),
-            lambda: T0 + 10 * DAY,
-            store.opened.values.same_value,
-            captures=GCPolicy(),
-            bodies=GCPolicy(max_age_seconds=5 * 86_400),
-        )
-        (orphan,) = (one for one in orphans(aged, store.opened.values) if one is not None)
-        assert (orphan.url, orphan.loss) == (COPY, Loss.GONE)
+def test_a_body_that_expires_makes_orphans_though_its_page_is_shown(store: DocumentStore) -> None:
+    put(store, ORIGINAL, BODY, 0)
+    assert put(store, COPY, BODY, 1) == "rejected"
+    aged = Table(
+        store.opened.engine,
+        "pages",
+        declared_families(store.schema),
+        lambda: T0 + 10 * DAY,
+        store.opened.values.same_value,
+        captures=GCPolicy(),
+        bodies=GCPolicy(max_age_seconds=5 * 86_400),
+    )
+    (orphan,) = (one for one in orphans(aged, store.opened.values) if one is not None)
+    assert (orphan.url, orphan.loss) == (COPY, Loss.GONE)

@@ -57,10 +57,3 @@ def test_native_code_counts_what_the_reference_counts(made: list[set[int]], data
     found = kernel.shared_members(sets, first, second)
     assert found.dtype == np.int64
     assert found.tolist() == fingerprints.shared_members(sets, first, second).tolist() == expected
-
-
-@pytest.mark.parametrize("count", COUNTERS)
-def test_zero_counts_as_a_member(count: object) -> None:
-    assert callable(count)
-    sets = Sets(np.array([0, 2, 4, 5]), np.array([0, 5, 0, 7, 9], np.uint64))
-    assert count(sets, np.array([0, 0]), np.array([1, 2])).tolist() == [1, 0]

@@ -7,8 +7,7 @@ from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.model.errors import InvalidArgument
-from tests.reference.page import extractor, read
+from tests.reference.page import read
 from tests.reference.tokens import INLINE
 from tests.reference.words import words
 
@@ -80,11 +79,6 @@ def test_links_have_their_anchor_text() -> None:
     )
 
 
-def test_an_unknown_extractor_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InvalidArgument, match="visible"):
-        extractor("no such")
-
-
 PLAIN = st.text(alphabet="ab é中\u00ad ", min_size=1, max_size=8)
 BLOCKS = st.lists(
     st.sampled_from(["<p>", "</div>", "<br>", "<!-- c -->", "&amp;", "&#2453;", " ", "x"]) | PLAIN, max_size=15
@@ -100,10 +94,3 @@ def test_inline_tags_change_no_word(pieces: list[str], inserted: list[tuple[int,
     plain, marked = read("".join(pieces)).main, read("".join(more)).main
     assert words(plain) == words(marked)
     assert plain == marked
-
-
-@given(st.text(alphabet="<>/!-='\" \nab&;#\0é", max_size=80))
-@settings(max_examples=few(400, 5), deadline=None)
-def test_any_source_is_read(source: str) -> None:
-    page = read(source, links=True)
-    assert page.main == "\n".join(" ".join(line.split()) for line in page.main.split("\n") if line)

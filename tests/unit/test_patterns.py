@@ -78,7 +78,7 @@ def test_every_url_of_a_group_is_counted_once_and_matched(urls: list[str]) -> No
         assert sum(bool(re.search(pattern.expression, url)) for url in urls) >= pattern.urls == pattern.texts
 
 
-def test_a_trap_is_listed_with_its_pattern(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trap_is_listed_with_its_pattern(run: Terminal, tmp_path: Path) -> None:
     site = trap(20)
     urls = [f"https://trap.example/article/{n}" for n in range(20)]
     urls += [f"https://trap.example/calendar?month={n}" for n in range(36)]
@@ -100,7 +100,6 @@ def test_a_trap_is_listed_with_its_pattern(tmp_path: Path, capsys: pytest.Captur
     assert gone.urls == 15 and gone.host == "trap.example"
     matched = [url for url in urls if any(re.search(expression, url) for expression in gone.expressions)]
     assert matched == [url for url in urls if "/gone/" in url]
-    run = Terminal(tmp_path / "store", capsys)
     shown = run("stats", "--dedup", "--by", "pattern").out
     assert calendar.expression in shown and "15 URLs of trap.example show one text" in shown
     fields = run("stats", "--dedup", "--by", "pattern", "--json").object()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from docstore.cli import store_commands
 from docstore.model.errors import InvalidArgument
 from docstore.notes.annotate import annotate, find_annotator
 from docstore.notes.quality import figures
+from docstore.store import DocumentStore
 from tests.cli_case import Terminal
 
 PROSE = "\n".join(
@@ -179,17 +181,25 @@ def test_an_export_takes_pages_by_their_notes(tmp_path: Path, capsys: pytest.Cap
         ("quality.lorem_ipsum = 0", r"quality\.lorem_ipsum is true or false, such as false"),
     ],
 )
-def test_a_wrong_field_or_type_is_named(tmp_path: Path, condition: str, reason: str) -> None:
-    with docstore.open(tmp_path / "s", create=True) as store:
-        store.put_page("https://a.example/", b"Four words are here.", headers={"Content-Type": "text/plain"})
-        assert list(pages(store, Selection(where=(condition,)))) == []  # no note yet
-        annotate(store, find_annotator("quality", store, {}))
-        with pytest.raises(InvalidArgument, match=reason):
-            list(pages(store, Selection(where=(condition,))))
-        for fitting in ("quality.words > 9", f"{condition} or quality.words = 5", "quality.scripts.latin < 1"):
-            assert list(pages(store, Selection(where=(fitting,)))) == []
-        [page] = pages(store, Selection(where=(f"{condition} or quality.scripts.latin = 1",)))
-        assert page.text
+def test_a_wrong_field_or_type_is_named(
+    store: DocumentStore, caplog: pytest.LogCaptureFixture, condition: str, reason: str
+) -> None:
+    store.put_page("https://a.example/", b"Four words are here.", headers={"Content-Type": "text/plain"})
+    assert list(pages(store, Selection(where=(condition,)))) == []  # no note yet
+    annotate(store, find_annotator("quality", store, {}))
+    with pytest.raises(InvalidArgument, match=reason):
+        list(pages(store, Selection(where=(condition,))))
+    for fitting in ("quality.words > 9", "quality.scripts.latin < 1"):
+        assert list(pages(store, Selection(where=(fitting,)))) == []
+    [page] = pages(store, Selection(where=(f"{condition} or quality.scripts.latin = 1",)))
+    assert page.text
+    is_script = "scripts" in condition  # that no page has the script is no wrong name
+    assert bool(re.search(reason, caplog.text)) is not is_script
+
+
+def test_or_between_conditions_may_be_in_capitals() -> None:
+    first, second = NoteCondition.alternatives("quality.words > 2 OR quality.lorem_ipsum = true")
+    assert (first.name, first.value, second.name) == ("quality.words", 2, "quality.lorem_ipsum")
 
 
 def test_repeated_lines_of_a_host_are_exported_once(tmp_path: Path) -> None:

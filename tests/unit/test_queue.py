@@ -10,9 +10,11 @@ from unittest import mock
 
 import pytest
 
+from docstore.model.analysis import NOT_ANALYSED
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind
 from docstore.storage.writes import Prepared
+from docstore.writing.batch import PORTION_PAGES
 from docstore.writing.judge import Policies
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 from docstore.writing.writer import Request, WriteQueue
@@ -22,7 +24,7 @@ REJECT: Policies = {VerdictKind.EXACT: Policy.REJECT}
 
 
 def prepared(name: str, length_bytes: int = 1) -> Prepared:
-    return Prepared(Page(name, b"x" * length_bytes), b"", name, 0, None, "", (), ({}, {}), b"")
+    return Prepared(Page(name, b"x" * length_bytes), b"", name, 0, NOT_ANALYSED, "", (), ({}, {}), b"")
 
 
 def request(*names: str, policies: Policies = FLAG, length_bytes: int = 1) -> Request:
@@ -39,9 +41,9 @@ class Writes:
         self.judge: Callable[[list[str]], BaseException | None] = lambda names: None
 
     def write(
-        self, pages: Sequence[Prepared], policies: Sequence[Policies]
+        self, pages: Sequence[Prepared], policies: Sequence[Policies], is_awaited: Callable[[], bool]
     ) -> tuple[list[PutResult], BaseException | None]:
-        names = [one.url for one in pages]
+        names = [one.url for one in pages][: PORTION_PAGES if is_awaited() else None]
         self.groups.append(names)
         self.policies.append(list(policies))
         if not self.reached.is_set():
@@ -97,6 +99,38 @@ def test_requests_that_wait_during_a_commit_are_the_next_group(
     assert answers(*behind) == [["a"], ["b", "c"], ["d"]]
 
 
+def test_long_requests_go_on_after_the_short_ones_that_wait(
+    queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
+) -> None:
+    names = [[f"{name}{number}" for number in range(2 * PORTION_PAGES + 8)] for name in "ab"]
+    behind = [request(*names[0]), request("c"), request(*names[1]), request("d", "e"), request("f")]
+    futures = busy(queue, writes, pool, *behind)
+    writes.go_on.set()
+    for future in futures:
+        future.result(60)
+    (a, b), turn = names, PORTION_PAGES
+    expected = [["first"], a[:turn], ["c"], b[:turn], ["d", "e", "f"], a[turn:], b[turn:]]
+    assert writes.groups == expected
+    assert answers(*behind) == [a, ["c"], b, ["d", "e"], ["f"]]
+
+
+def test_a_long_request_that_fails_in_its_second_turn_keeps_the_answers_of_the_first(
+    queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
+) -> None:
+    names = [f"{number}" for number in range(3 * PORTION_PAGES)]
+    writes.judge = lambda group: StorageError(28, "no room") if len(group) > PORTION_PAGES else None
+    long, short = request(*names), request("short")
+    futures = busy(queue, writes, pool, long, short)
+    writes.go_on.set()
+    for future in futures:
+        future.result(60)
+    kept, lost = long.outcomes[:PORTION_PAGES], long.outcomes[PORTION_PAGES:]
+    assert [one.url for one in kept if isinstance(one, PutResult)] == names[:PORTION_PAGES]
+    assert len(lost) == 2 * PORTION_PAGES
+    assert all(isinstance(one, StorageError) for one in lost)
+    assert answers(short) == [["short"]]
+
+
 def test_a_single_caller_waits_for_no_other(queue: WriteQueue, writes: Writes) -> None:
     writes.go_on.set()
     for name in ("a", "b"):
@@ -108,7 +142,7 @@ def test_a_single_caller_waits_for_no_other(queue: WriteQueue, writes: Writes) -
     ("sizes", "groups"),
     [
         ([(1, 1)] * (GROUP_PAGES + 2), [GROUP_PAGES, 2]),
-        ([(GROUP_PAGES - 1, 1), (2, 1), (1, 1)], [GROUP_PAGES - 1, 3]),
+        ([(PORTION_PAGES, 1)] * (GROUP_PAGES // PORTION_PAGES) + [(2, 1), (1, 1)], [GROUP_PAGES, 3]),
         ([(1, 1), (1, GROUP_BYTES + 1), (1, 1), (1, 1)], [1, 1, 2]),
         ([(1, GROUP_BYTES // 2), (1, GROUP_BYTES // 2), (1, 1)], [2, 1]),
     ],

@@ -6,7 +6,6 @@ The feeds are written as WordPress, Drupal, Hugo, GitHub and arXiv emit them, an
 
 from __future__ import annotations
 
-import ast
 import gzip
 import json
 import resource
@@ -629,11 +628,10 @@ def test_a_sweep_makes_no_cluster_of_a_feed_and_its_article(tmp_path: Path) -> N
             assert names == {("atom", "feed"), ("1", "2")}
 
 
-def test_documents_of_every_kind_go_through_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(tmp_path / "s", capsys)
+def test_documents_of_every_kind_go_through_the_terminal(run: Terminal, tmp_path: Path) -> None:
     (tmp_path / "press.toml").write_text(PRESS.partition("[catalogue]")[0])
-    assert "cannot read the vocabulary" in terminal("init", "--vocabulary", str(tmp_path / "none")).err
-    assert terminal("init", "--vocabulary", str(tmp_path / "press.toml")).code == 0
+    assert "cannot read the vocabulary" in run("init", "--vocabulary", str(tmp_path / "none")).err
+    assert run("init", "--vocabulary", str(tmp_path / "press.toml")).code == 0
     documents = {
         "feed": (feed(("Bridges", "/1", ARTICLE)), "application/rss+xml", "new"),
         "feed2": (feed(("Bridges", "/1", ARTICLE + " edited")), "text/xml", "near"),
@@ -646,19 +644,19 @@ def test_documents_of_every_kind_go_through_the_terminal(tmp_path: Path, capsys:
     for name, (body, kind, verdict) in documents.items():
         (tmp_path / "body").write_bytes(body)
         words = (f"https://a.example/{name}", str(tmp_path / "body"), "--header", f"Content-Type: {kind}", "--json")
-        answer = terminal("put", *words).object()
+        answer = run("put", *words).object()
         assert answer["verdict"]["kind"] == verdict, answer
         if name == "evil":
             assert answer["verdict"]["reason"].startswith("unreadable: the XML declares entities in line 1")
-    shown = terminal("get", "https://a.example/sitemap.xml", "--json").object()
+    shown = run("get", "https://a.example/sitemap.xml", "--json").object()
     assert shown["published"] == "2008-12-23T00:00:00Z" and shown["entries"][1]["url"] == "http://n.example/2"
-    assert terminal("get", "https://a.example/a.md", "--json").object()["headings"] == "Bridges"
-    assert terminal("get", "https://a.example/story", "--json").object()["text"] == "one two\nthree"
+    assert run("get", "https://a.example/a.md", "--json").object()["headings"] == "Bridges"
+    assert run("get", "https://a.example/story", "--json").object()["text"] == "one two\nthree"
     for name, of in (("feed", "feed2"), ("a.md", "a.txt")):
-        assert [one["url"] for one in terminal("dups", f"https://a.example/{name}", "--json").objects()] == [
+        assert [one["url"] for one in run("dups", f"https://a.example/{name}", "--json").objects()] == [
             f"https://a.example/{of}"
         ]
-    assert terminal("check").code == 0
+    assert run("check").code == 0
 
 
 @pytest.mark.parametrize("reader", [False, True], ids=["this process", "a second process"])
@@ -678,32 +676,6 @@ def test_an_archive_of_feeds_is_ingested_with_the_vocabulary_of_the_store(tmp_pa
             assert [(one.qualifier, one.value) for one in row.cells] == [(b"http://a.example/x/feed", text.encode())]
     with docstore.open(tmp_path / "s") as store:
         assert store.schema == schema
-
-
-# --- the owner's packages
-
-
-PLACES = {
-    "plyvel": {"docstore/tablets/engines/leveldb.py"},
-    "zstandard": {"docstore/tablets/codec.py", "docstore/archives/source.py"},
-    "msgpack": {"docstore/model/capture.py", "docstore/storage/schema.py"},
-    "mmh3": {"docstore/tablets/manifest.py"},
-}
-"""The packages of the owner, and where each is used."""
-
-
-def test_each_package_of_the_owner_is_used_at_a_named_place() -> None:
-    root = Path(docstore.__file__).parent
-    found: dict[str, set[str]] = {package: set() for package in PLACES}
-    for path in root.rglob("*.py"):
-        source = path.read_text("utf-8")
-        for node in ast.walk(ast.parse(source)) if any(package in source for package in PLACES) else ():
-            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            for package in {name.partition(".")[0] for name in names} & PLACES.keys():
-                found[package].add(path.relative_to(root.parent).as_posix())
-    for package, places in PLACES.items():
-        assert places <= found[package], package
 
 
 @pytest.mark.parametrize(

@@ -27,13 +27,14 @@ from docstore.archives import ingest as ingesting
 from docstore.archives import readahead, readahead_child
 from docstore.archives.entries import ReadOptions
 from docstore.archives.ingest import IngestOptions, IngestReport, ingest
-from docstore.archives.readahead import MAX_REST, Job, Portion, ReadingProcess, portions
+from docstore.archives.readahead import MAX_REST, Portion, ReadingJob, ReadingProcess, portions
 from docstore.archives.readahead_child import END, LONG_BODY_BYTES
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.types import Page, Schema
 from docstore.reports.check import check
 from docstore.storage.writes import Anchor, Prepared
+from docstore.store import DocumentStore
 from docstore.writing.prepare import Preparer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -126,11 +127,10 @@ def test_shared_samples_give_the_same_report_with_and_without_a_reader(tmp_path:
     assert reports[0]["error_count"] > 100 // stride(20)
 
 
-def test_dry_run_with_a_second_process_writes_nothing(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "s", create=True) as store:
-        with store.dry_run() as trial:
-            assert ingest(trial, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192
-        assert list(store.cells.scan()) == []
+def test_dry_run_with_a_second_process_writes_nothing(store: DocumentStore) -> None:
+    with store.dry_run() as trial:
+        assert ingest(trial, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192
+    assert list(store.cells.scan()) == []
 
 
 # --- when a process is started
@@ -170,11 +170,10 @@ def test_second_process_is_started_only_for_large_files_and_several_cores(
     assert len(started) == expected
 
 
-def test_zero_threads_are_refused(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "s", create=True) as store:
-        for reader in (False, True):
-            with pytest.raises(InvalidArgument, match="threads must be at least 1, not 0"):
-                ingest(store, [str(SAMPLE)], IngestOptions(threads=0, reader=reader))
+def test_zero_threads_are_refused(store: DocumentStore) -> None:
+    for reader in (False, True):
+        with pytest.raises(InvalidArgument, match="threads must be at least 1, not 0"):
+            ingest(store, [str(SAMPLE)], IngestOptions(threads=0, reader=reader))
 
 
 def test_a_stream_is_read_in_this_process(tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +250,7 @@ def test_killed_reader_is_an_error_with_file_and_offset_and_the_same_run_resumes
 
 
 def test_an_exception_of_the_reader_is_raised_in_the_writer(tmp_path: Path, started: list[int]) -> None:
-    with ReadingProcess(Job((str(SAMPLE),), ReadOptions(), Schema(extractor="nothing"), 1, False)) as reader:
+    with ReadingProcess(ReadingJob((str(SAMPLE),), ReadOptions(), Schema(extractor="nothing"), 1, False)) as reader:
         assert reader.has_loaded()
         with pytest.raises(InvalidArgument, match="nothing") as raised:
             list(reader.portions())
@@ -278,7 +277,7 @@ def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(readahead_child, "portions", failing)
     answers = io.BytesIO()
-    readahead_child.serve(Job((), ReadOptions(), Schema(extractor="combined"), 2, False), answers)
+    readahead_child.serve(ReadingJob((), ReadOptions(), Schema(extractor="combined"), 2, False), answers)
     ready, failure = received(answers)
     assert isinstance(ready, Portion) and ready.places == [(0, 7)]
     assert isinstance(failure, BaseException) and "all gone" in str(failure)
@@ -318,7 +317,7 @@ def test_bytes_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readahead_child, "portions", many)
     monkeypatch.setattr(readahead_child, "AHEAD_BYTES", 10 * len(body))
     answers = Answers()
-    readahead_child.serve(Job((), ReadOptions(), Schema(extractor="combined"), 4, False), answers)
+    readahead_child.serve(ReadingJob((), ReadOptions(), Schema(extractor="combined"), 4, False), answers)
     assert answers.sent_bytes == 400 * len(body)
     assert answers.most_ahead_bytes <= 11 * len(body)  # one page more is read and waits
 

@@ -236,20 +236,19 @@ def test_lists_of_the_page_are_bounded_and_say_what_is_left_out(store: DocumentS
     assert len(html) < 100_000
 
 
-def test_the_command_writes_the_page_and_the_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(tmp_path / "s", capsys)
-    with docstore.open(terminal.store, create=True) as opened:
+def test_the_command_writes_the_page_and_the_figures(run: Terminal, tmp_path: Path) -> None:
+    with docstore.open(run.store, create=True) as opened:
         fill(opened)
     out = tmp_path / "out.html"
-    assert terminal("report", str(out)).out == f"wrote {out}: 4 pages of 3 hosts, 1 cluster of 4 pages\n"
+    assert run("report", str(out)).out == f"wrote {out}: 4 pages of 3 hosts, 1 cluster of 4 pages\n"
     check_page(out.read_text(encoding="utf-8"))
-    figures = terminal("report", "--json").object()
+    figures = run("report", "--json").object()
     assert figures["urls"] == 4 and figures["hosts"][0]["host"] == "b.example"
-    answer = terminal("report")
+    answer = run("report")
     assert answer.code == 2 and "--json" in answer.err
-    answer = terminal("report", str(tmp_path / "none" / "x.html"))
+    answer = run("report", str(tmp_path / "none" / "x.html"))
     assert answer.code == 2 and "cannot write" in answer.err
-    assert "100%" in terminal("report", str(out), "--progress").err
+    assert "100%" in run("report", str(out), "--progress").err
 
 
 def test_figures_are_the_same_after_their_way_as_json(store: DocumentStore) -> None:

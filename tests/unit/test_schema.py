@@ -11,6 +11,7 @@ import pytest
 import docstore
 from docstore import ColumnFamily, GCPolicy, InvalidArgument, Page, Policy, Schema, VerdictKind
 from docstore.cli.main import main
+from docstore.store import DocumentStore
 
 EXACT_REJECTED = ((VerdictKind.EXACT, Policy.REJECT_ANY),)
 BODY = b"<p>the same bytes under two URLs"
@@ -54,15 +55,14 @@ def test_policies_are_taken_as_strings(policies: Any, tmp_path: Path) -> None:
     ],
     ids=repr,
 )
-def test_a_typo_in_policies_is_refused(policies: Any, tmp_path: Path) -> None:
+def test_a_typo_in_policies_is_refused(policies: Any, store: DocumentStore) -> None:
     with pytest.raises(InvalidArgument, match="polic"):
         Schema(policies=policies)
-    with docstore.open(tmp_path / "s", create=True) as store:
-        with pytest.raises(InvalidArgument, match="polic"):
-            store.put_page("https://a.example/", BODY, policies=policies)
-        with pytest.raises(InvalidArgument, match="polic"):
-            store.put_pages([Page("https://a.example/", BODY)], policies=policies)
-        assert store.get("https://a.example/") is None
+    with pytest.raises(InvalidArgument, match="polic"):
+        store.put_page("https://a.example/", BODY, policies=policies)
+    with pytest.raises(InvalidArgument, match="polic"):
+        store.put_pages([Page("https://a.example/", BODY)], policies=policies)
+    assert store.get("https://a.example/") is None
 
 
 @pytest.mark.parametrize(

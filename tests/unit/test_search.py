@@ -620,24 +620,13 @@ def test_one_process_updates_at_a_time(store: DocumentStore) -> None:
     writer.rollback()
 
 
-def test_without_the_library_the_error_says_what_to_install(
-    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("docstore.search.index", "docstore.search.query"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setitem(sys.modules, "tantivy", None)
-    with pytest.raises(InvalidArgument, match=r"pip install '\.\[search\]'"):
-        store.search("anything")
-
-
 # --- the terminal
 
 
-def test_index_and_search_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_index_and_search_on_the_terminal(run: Terminal, tmp_path: Path) -> None:
     with open_store(tmp_path / "store", create=True) as store:
         for url, (title, lang, text) in PAGES.items():
             put(store, url, text, title, lang=lang)
-    run = Terminal(tmp_path / "store", capsys)
     assert run("index", "--json").object()["added"] == len(PAGES)
     shown = run("search", "stack", "buffer", "--limit", "1")
     assert "Stack buffers" in shown.out

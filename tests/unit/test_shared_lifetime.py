@@ -17,7 +17,7 @@ from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.types import Durability, GCPolicy, RowMutations, Schema
 from docstore.reports.check import check
-from docstore.storage.bases import value_name
+from docstore.storage.bases import base_row, value_name
 from docstore.storage.engine import Plan
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
@@ -138,7 +138,7 @@ def test_two_bodies_never_become_each_others_base(store: DocumentStore) -> None:
 
     def use() -> None:
         """The first is encoded as a delta of the second by now; a delta against the first is written."""
-        row = store.opened.base_rows.row(names[0], stored_value(store, "https://b.example/", BODY))
+        row = base_row(names[0], stored_value(store, "https://b.example/", BODY))
         store.opened.engine.mutate_rows([row], Durability.NONE)
 
     before_refs_change(store, use)

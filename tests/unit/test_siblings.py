@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from pages import page, words
 from stores import stored
 
-import docstore
 from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.keys import row_key
 from docstore.model.pointers import PagePointer
 from docstore.storage.cache import MB, SHARES, Memory
 from docstore.storage.values import parse_cell_value
+from docstore.store import DocumentStore
 from docstore.writing.encode import Siblings
 from docstore.writing.prepare import version_less
 
@@ -74,18 +72,17 @@ def test_the_newest_page_of_another_row_is_named_and_the_oldest_is_forgotten(mon
     assert meet(first) is None
 
 
-def test_page_with_another_text_is_a_delta_against_its_sibling(tmp_path: Path) -> None:
+def test_page_with_another_text_is_a_delta_against_its_sibling(store: DocumentStore) -> None:
     markup = "".join(f'<div class="{word}" id="{word}">' for word in words(3, 400))
-    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
-        for number, version in enumerate(("1.2", "1.3")):
-            body = page(words(number, 60)).replace(b"<body>", b"<body>" + markup.encode())
-            result = store.put_page(f"https://a.example/{version}/x.html", body, headers=HTML, fetched_at=T0)
-            assert result.verdict.kind == "new"
-        (value,) = (value for column, _, value in stored(store, "https://a.example/1.3/x.html") if column == BODY)
-        ref = parse_cell_value(value).ref
-        assert ref is not None and store.opened.bodies.read(ref).codec == CODEC_ZSTD_DELTA
-        store.delete("https://a.example/1.3/x.html")
-        store.delete("https://a.example/1.2/x.html")
-        store.put_page("https://a.example/1.4/x.html", body, headers=HTML, fetched_at=T0)
-        document = store.get("https://a.example/1.4/x.html")
-        assert document is not None and document.body == body
+    for number, version in enumerate(("1.2", "1.3")):
+        body = page(words(number, 60)).replace(b"<body>", b"<body>" + markup.encode())
+        result = store.put_page(f"https://a.example/{version}/x.html", body, headers=HTML, fetched_at=T0)
+        assert result.verdict.kind == "new"
+    (value,) = (value for column, _, value in stored(store, "https://a.example/1.3/x.html") if column == BODY)
+    ref = parse_cell_value(value).ref
+    assert ref is not None and store.opened.bodies.read(ref).codec == CODEC_ZSTD_DELTA
+    store.delete("https://a.example/1.3/x.html")
+    store.delete("https://a.example/1.2/x.html")
+    store.put_page("https://a.example/1.4/x.html", body, headers=HTML, fetched_at=T0)
+    document = store.get("https://a.example/1.4/x.html")
+    assert document is not None and document.body == body

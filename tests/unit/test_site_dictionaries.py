@@ -336,5 +336,38 @@ def test_no_dictionary_that_compaction_has_removed_is_used_again(store: Document
     assert list(check(store.opened)) == []
 
 
+def test_compaction_copies_records_whose_dictionary_stays_and_encodes_the_others_with_it(store: DocumentStore) -> None:
+    given = pages(1, 12)
+    list(store.put_pages(given))
+    first, last = given[0].url, given[-1].url
+    before = record_of(store, last)
+    assert before.codec == CODEC_ZSTD_DICTIONARY != record_of(store, first).codec
+    store.compact()
+    assert record_of(store, last) == before
+    assert record_of(store, first).related == before.related
+    store.compact(full=True)
+    assert record_of(store, last).related != before.related, "a full run samples again"
+    assert [document.body for document in map(store.get, (one.url for one in given)) if document] == [
+        one.body for one in given
+    ]
+    assert list(check(store.opened)) == []
+
+
+def test_a_site_keeps_a_lasting_dictionary_until_its_pages_are_gone(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dictionaries, "LASTING_STAGE", 1)
+    given, later = pages(1, 12), pages(1, 2, start=50)
+    list(store.put_pages([*pages(2, 1), *given]))
+    own = record_of(store, given[-1].url).related
+    store.compact()
+    list(store.put_pages(later))
+    assert [record_of(store, one.url).related for one in later] == [own, own]
+    for one in [*given, *later]:
+        store.delete(one.url)
+    store.compact()
+    assert own not in store.opened.dictionaries.names()
+
+
 def _refuse(*args: Any) -> None:
     raise StorageError(errno.ENOSPC, "full")

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 
 from pages import page, words
 
-import docstore
 from docstore import Page
 from docstore.model.types import Durability, WriteOptions
+from docstore.store import DocumentStore
 from docstore.writing.prepare import Preparer
 from docstore.writing.writer import PageWriter, WriteSide
 
 HTML = (("content-type", "text/html"),)
 
 
-def test_later_pages_overtake_one_that_is_analysed_for_long(tmp_path: Path) -> None:
+def test_later_pages_overtake_one_that_is_analysed_for_long(store: DocumentStore) -> None:
     first, is_analysed, may_go_on = threading.Lock(), threading.Event(), threading.Event()
 
     def clock() -> int:
@@ -27,23 +26,22 @@ def test_later_pages_overtake_one_that_is_analysed_for_long(tmp_path: Path) -> N
             assert may_go_on.wait(60)
         return time.time_ns() // 1000
 
-    with docstore.open(tmp_path / "s", create=True) as store:
-        side = WriteSide(store.opened, store.table, store.opened.committer(Durability.SYNC), lambda: 0)
-        writer = PageWriter(Preparer(side.view.kernel, clock), side.queue)
-        options = WriteOptions(dict(store.schema.policies))
-        slow = writer.submit(Page("https://a.example/slow", page(words(0, 100)), 200, HTML), options)
-        assert is_analysed.wait(60)
-        later = [
-            writer.submit(
-                Page(f"https://a.example/{number}", page(words(number, 100)), 200, HTML),
-                options,
-            )
-            for number in range(1, 4)
-        ]
-        assert {future.result(60).stored for future in later} == {"body"}
-        assert not slow.done()
-        may_go_on.set()
-        assert slow.result(60).stored == "body"
-        after = writer.submit(Page("https://a.example/after", page(words(9, 100)), 200, HTML), options)
-        assert after.result(60).stored == "body"
-        assert store.get("https://a.example/slow") is not None
+    side = WriteSide(store.opened, store.table, store.opened.committer(Durability.SYNC), lambda: 0)
+    writer = PageWriter(Preparer(side.view.kernel, clock), side.queue)
+    options = WriteOptions(dict(store.schema.policies))
+    slow = writer.submit(Page("https://a.example/slow", page(words(0, 100)), 200, HTML), options)
+    assert is_analysed.wait(60)
+    later = [
+        writer.submit(
+            Page(f"https://a.example/{number}", page(words(number, 100)), 200, HTML),
+            options,
+        )
+        for number in range(1, 4)
+    ]
+    assert {future.result(60).stored for future in later} == {"body"}
+    assert not slow.done()
+    may_go_on.set()
+    assert slow.result(60).stored == "body"
+    after = writer.submit(Page("https://a.example/after", page(words(9, 100)), 200, HTML), options)
+    assert after.result(60).stored == "body"
+    assert store.get("https://a.example/slow") is not None

@@ -235,6 +235,29 @@ def test_the_cluster_of_a_visit_is_that_of_the_capture_that_it_confirms(tmp_path
     assert len(swept) == 4 and len({row["cluster"] for row in swept}) == 1
 
 
+def test_a_page_alone_that_only_a_visit_calls_a_duplicate_gets_a_cluster_of_its_own(tmp_path: Path) -> None:
+    """The visit is near a page that the sweep gives to another cluster: the columns take the place of its verdict."""
+    first, second = words(1, 200), changed(words(1, 200), 1, 4)
+    sites = {"first": first, "alone": changed(second, 2, 4), "near-both": second}
+    pages = [
+        Page(f"http://{name}.example/", page(sites[name]), fetched_at=T0 + at * 1_000_000)
+        for at, name in enumerate([*sites, "alone"])
+    ]
+    names = ["url", "timestamp", "cluster", "canonical"]
+    with docstore.open(tmp_path / "s", create=True) as store:
+        kinds = [result.verdict.kind for result in store.put_pages(pages)]
+        sweep(store, SweepOptions())
+        swept = store.to_arrow(names, Selection(versions=None)).read_all().to_pylist()
+    assert kinds == ["new", "similar", "near", "near"] and swept[0]["canonical"] == swept[0]["url"]
+    with docstore.open(tmp_path / "t", create=True) as store:
+        list(store.put_pages(pages))
+        keys = [store.cells.row_key(each.url) for each in pages]
+        of_first = ClusterPlace(keys[0], T0, 1.0)
+        places = [(keys[0], T0, of_first), (keys[2], T0 + 2_000_000, of_first), (keys[3], T0 + 3_000_000, None)]
+        assert take_places(store, places) == (3, 3)
+        assert store.to_arrow(names, Selection(versions=None)).read_all().to_pylist() == swept
+
+
 def test_a_failure_of_spark_names_the_error_of_the_executor() -> None:
     pytest.importorskip("pyspark")
     from docstore.spark.job import failure_reason

@@ -63,17 +63,16 @@ def test_pages_of_b_that_a_has_are_left_out(tmp_path: Path, capsys: pytest.Captu
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl", "out.jsonl"]
 
 
-def test_nothing_left_keeps_the_old_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(tmp_path / "none", capsys)
+def test_nothing_left_keeps_the_old_output(run: Terminal, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(A)
     (tmp_path / "out.warc.gz").write_bytes(b"old")
     name = str(tmp_path / "a.jsonl")
-    assert terminal.bare("subtract", name, name, "--output", str(tmp_path / "out.warc.gz")).code == 1
+    assert run.bare("subtract", name, name, "--output", str(tmp_path / "out.warc.gz")).code == 1
     assert (tmp_path / "out.warc.gz").read_bytes() == b"old"
-    missing = terminal.bare("subtract", name, str(tmp_path / "no"), "--output", str(tmp_path / "o"))
+    missing = run.bare("subtract", name, str(tmp_path / "no"), "--output", str(tmp_path / "o"))
     assert missing.code == 2 and "no file or folder" in missing.err
     for refused in (("--output", "-"), ("--output", str(tmp_path / "no" / "o")), ("--output", "o", "--verdict", "new")):
-        assert terminal.bare("subtract", name, name, *refused).code == 2
+        assert run.bare("subtract", name, name, *refused).code == 2
 
 
 def test_pages_without_words_are_not_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

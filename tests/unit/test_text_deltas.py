@@ -17,7 +17,7 @@ from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
-from docstore.storage.bases import value_name
+from docstore.storage.bases import base_row, value_name
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
@@ -148,10 +148,9 @@ def test_two_texts_never_become_each_others_base(store: DocumentStore) -> None:
 
     def use() -> None:
         """The page of the first body is a delta by now; others become deltas against it and its text."""
-        rows = store.opened.base_rows
         made = [
-            rows.row(value_name(FIRST), stored_value(store, URLS[1], BODY)),
-            rows.row(value_name(other), stored_value(store, URLS[1], MAIN)),
+            base_row(value_name(FIRST), stored_value(store, URLS[1], BODY)),
+            base_row(value_name(other), stored_value(store, URLS[1], MAIN)),
         ]
         store.opened.engine.mutate_rows(made, Durability.NONE)
 
@@ -280,7 +279,17 @@ def test_restored_backup_reads_deltas_of_texts(store: DocumentStore, tmp_path: P
 
 def test_check_lists_a_row_that_names_another_value(store: DocumentStore) -> None:
     put(store)
-    wrong = store.opened.base_rows.row(bytes(16), stored_value(store, URLS[0], MAIN))
+    wrong = base_row(bytes(16), stored_value(store, URLS[0], MAIN))
     store.opened.engine.mutate_rows([wrong], Durability.NONE)
     (finding,) = check(store.opened)
     assert "another value than its row names" in finding.what
+
+
+def test_a_delta_whose_base_has_no_row_says_which_table_lacks_it(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        put(store)
+        bases = store.opened.base_rows
+        store.opened.engine.mutate_rows([bases.freed(name) for name, _ in bases.scan()], Durability.SYNC)
+    with docstore.open(tmp_path / "s") as store, pytest.raises(docstore.CorruptionError) as caught:
+        assert [store.get(url).newest.body for url in URLS]  # type: ignore[union-attr]
+    assert caught.value.path == "engine/, table bodies"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
 
 import pytest
 from counts import few
@@ -13,49 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.reference import tokens as grammar
-from tests.reference.tokens import MARKUP, ascii_lower, attributes, decode_attribute, decode_text, split
-
-
-class Token(NamedTuple):
-    """One piece of the source; ``source[start:end]`` of all tokens, in order, is the whole source.
-
-    Attributes:
-        kind: "text", "start", "end", "comment" (bogus ones too), "content" (of a raw element), or "eof" (a tag that
-            met the end of the source).
-        name: lowercased name of a tag, or of the raw element whose content this is; else "".
-        attributes: source of a start tag's attributes; else "".
-    """
-
-    kind: str
-    name: str
-    attributes: str
-    start: int
-    end: int
-
-
-def tokenize(source: str) -> Iterator[Token]:
-    """The tokens of a page, in order: the readable form of `split`, by the same expression."""
-    position = 0
-    for match in MARKUP.finditer(source):
-        if match.start() > position:
-            yield Token("text", "", "", position, match.start())
-        start, position = match.span()
-        if match[2] is None:
-            yield Token("comment", "", "", start, position)
-            continue
-        name = ascii_lower(match[2])
-        content_start = position if match[4] is None else match.start(4)
-        if content_start == len(source) and source.endswith(f"<{match[2]}{match[3] or ''}"):
-            yield Token("eof", name.removeprefix("/"), "", start, position)
-        elif name[0] == "/":
-            yield Token("end", name[1:], "", start, position)
-        else:
-            yield Token("start", name, match[3] or "", start, content_start)
-            if content_start < position:
-                yield Token("content", name, "", content_start, position)
-    if position < len(source):
-        yield Token("text", "", "", position, len(source))
-
+from tests.reference.tokens import attributes, decode_attribute, decode_text, split
 
 MARKUP_ALPHABET = st.sampled_from(
     ["<", ">", "</", "/", "!", "--", "-", "?", "=", '"', "'", " ", "\n", "a", "b", "script", "title", "plaintext",
@@ -64,48 +20,51 @@ MARKUP_ALPHABET = st.sampled_from(
 HOSTILE_SOURCE = st.lists(MARKUP_ALPHABET, max_size=40).map("".join)
 
 
-def kinds(source: str) -> list[tuple[str, str, str]]:
-    return [(token.kind, token.name, source[token.start : token.end]) for token in tokenize(source)]
+@pytest.mark.parametrize(
+    ("source", "texts", "names"),
+    [
+        ("a<b>c", ["a", "c"], ["b"]),
+        ("<BR/>", ["", ""], ["br"]),
+        ("</P x='>'>", ["", ""], ["/p"]),
+        ("1 < 2 <3 <", ["1 < 2 <3 <"], []),
+        ("</", ["</"], []),
+        ("</>x", ["", "x"], [""]),
+        ("</3>x", ["", "x"], [""]),
+        ("<!-->x", ["", "x"], [""]),
+        ("<!--->x", ["", "x"], [""]),
+        ("<!--a--!>x", ["", "x"], [""]),
+        ("<!--a-- >b-->x", ["", "x"], [""]),
+        ("<!--a", ["", ""], [""]),
+        ("<!doctype html>x", ["", "x"], [""]),
+        ("<![CDATA[a>b]]>", ["", "b]]>"], [""]),
+        ("<?php a>b", ["", "b"], [""]),
+        ("x<a href='y>z", ["x", ""], [""]),
+        ('<a b="x>', ["", ""], [""]),
+        ("a<b>", ["a", ""], ["b"]),
+        ("<scripty>a<b>", ["", "a", ""], ["scripty", "b"]),
+        ("<a =\">x", ["", "x"], ["a"]),
+        ('<a b="1"=">x', ["", "x"], ["a"]),
+        ("<a b=c'd\">x", ["", "x"], ["a"]),
+        ("<scr\u0131pt>a<b>c</scr\u0131pt>", ["", "a", "c", ""], ["scr\u0131pt", "b", "/scr\u0131pt"]),
+    ],
+)  # fmt: skip
+def test_source_is_cut_as_the_grammar_says(source: str, texts: list[str], names: list[str]) -> None:
+    assert split(source)[:2] == (texts, names)
 
 
 @pytest.mark.parametrize(
-    ("source", "expected"),
+    ("source", "names", "content"),
     [
-        ("a<b>c", [("text", "", "a"), ("start", "b", "<b>"), ("text", "", "c")]),
-        ("<BR/>", [("start", "br", "<BR/>")]),
-        ("</P x='>'>", [("end", "p", "</P x='>'>")]),
-        ("1 < 2 <3 <", [("text", "", "1 < 2 <3 <")]),
-        ("</", [("text", "", "</")]),
-        ("</>x", [("comment", "", "</>"), ("text", "", "x")]),
-        ("</3>x", [("comment", "", "</3>"), ("text", "", "x")]),
-        ("<!-->x", [("comment", "", "<!-->"), ("text", "", "x")]),
-        ("<!--->x", [("comment", "", "<!--->"), ("text", "", "x")]),
-        ("<!--a--!>x", [("comment", "", "<!--a--!>"), ("text", "", "x")]),
-        ("<!--a-- >b-->x", [("comment", "", "<!--a-- >b-->"), ("text", "", "x")]),
-        ("<!--a", [("comment", "", "<!--a")]),
-        ("<!doctype html>x", [("comment", "", "<!doctype html>"), ("text", "", "x")]),
-        ("<![CDATA[a>b]]>", [("comment", "", "<![CDATA[a>"), ("text", "", "b]]>")]),
-        ("<?php a>b", [("comment", "", "<?php a>"), ("text", "", "b")]),
-        ("x<a href='y>z", [("text", "", "x"), ("eof", "a", "<a href='y>z")]),
-        ("<script>a<b></scripts></SCRIPT >c", [
-            ("start", "script", "<script>"),
-            ("content", "script", "a<b></scripts>"),
-            ("end", "script", "</SCRIPT >"),
-            ("text", "", "c"),
-        ]),
-        ("<title>a</title", [("start", "title", "<title>"), ("content", "title", "a</title")]),
-        ("<scripty>a<b>", [("start", "scripty", "<scripty>"), ("text", "", "a"), ("start", "b", "<b>")]),
-        ("<plaintext>a</plaintext>", [
-            ("start", "plaintext", "<plaintext>"),
-            ("content", "plaintext", "a</plaintext>"),
-        ]),
-        ("<a =\">x", [("start", "a", '<a =">'), ("text", "", "x")]),
-        ('<a b="1"=">x', [("start", "a", '<a b="1"=">'), ("text", "", "x")]),
-        ("<a b=c'd\">x", [("start", "a", "<a b=c'd\">"), ("text", "", "x")]),
+        ("<script>a<b></scripts></SCRIPT >c", ["script", "/script"], "a<b></scripts>"),
+        ("<SCRIPT>a<b>c</Script>", ["script", "/script"], "a<b>c"),
+        ("<script>", ["script"], ""),
+        ("<title>a</title", ["title"], "a</title"),
+        ("<plaintext>a</plaintext>", ["plaintext"], "a</plaintext>"),
     ],
-)  # fmt: skip
-def test_source_is_cut_as_the_grammar_says(source: str, expected: list[tuple[str, str, str]]) -> None:
-    assert kinds(source) == expected
+)
+def test_a_raw_element_holds_all_up_to_its_end(source: str, names: list[str], content: str) -> None:
+    markup = split(source)
+    assert (markup.names, markup.contents[0]) == (names, content)
 
 
 def test_attributes_follow_the_standard() -> None:
@@ -120,23 +79,15 @@ def test_attributes_follow_the_standard() -> None:
     assert attributes(None) == {}
 
 
-def test_split_and_tokenize_agree_on_what_end_of_source_swallows() -> None:
-    assert split("a<b c='").names == [""]
-    assert split("a<b>").names == ["b"]
-    assert split("<script>").names == ["script"]
-    assert split('<a b="x>').names == [""]
-
-
 @given(HOSTILE_SOURCE)
 @settings(max_examples=few(400, 5), deadline=None)
-def test_tokens_cover_the_source_and_agree_with_split(source: str) -> None:
-    tokens = list(tokenize(source))
-    assert "".join(source[token.start : token.end] for token in tokens) == source
+def test_any_source_is_cut_into_texts_with_markup_between(source: str) -> None:
     markup = split(source)
     assert len(markup.texts) == len(markup.names) + 1 == len(markup.attributes) + 1 == len(markup.contents) + 1
-    assert "".join(markup.texts) == "".join(source[t.start : t.end] for t in tokens if t.kind == "text")
-    tags = [("/" if token.kind == "end" else "") + token.name for token in tokens if token.kind in {"start", "end"}]
-    assert [name for name in markup.names if name] == tags
+    position = 0
+    for text, content in zip(markup.texts, [*markup.contents, None], strict=True):
+        position = source.index(text, position) + len(text)
+        position = source.index(content or "", position) + len(content or "")
     for attribute_source in markup.attributes:
         attributes(attribute_source)
 
@@ -178,11 +129,6 @@ def test_a_number_of_any_length_is_decoded() -> None:
 def test_references_in_attributes_spare_query_strings() -> None:
     assert decode_attribute("?a=1&copy=2&amp=3&lt") == "?a=1&copy=2&amp=3<"
     assert decode_attribute("&ampx &amp;x &notit;") == "&ampx &x &notit;"
-
-
-def test_names_of_raw_elements_fold_in_ascii_only() -> None:
-    assert split("<scr\u0131pt>a<b>c</scr\u0131pt>").names == ["scr\u0131pt", "b", "/scr\u0131pt"]
-    assert split("<SCRIPT>a<b>c</Script>").names == ["script", "/script"]
 
 
 def test_a_slash_at_the_end_of_a_bare_value_belongs_to_it() -> None:

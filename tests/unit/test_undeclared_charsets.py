@@ -13,6 +13,7 @@ from docstore.cli.main import main
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import IDENTIFIED_HEADER, content_type_of
 from docstore.model.types import VerdictKind
+from docstore.store import DocumentStore
 
 # w3lib issue 155, scrapy issue 3135: browsers detect the charset of pages that declare none.
 TEXTS = {
@@ -35,18 +36,17 @@ WORDS = [f"{first}{second}" for first in ("river", "harbour", "engine") for seco
 
 
 @pytest.mark.parametrize("encoding", TEXTS)
-def test_undeclared_legacy_text_is_the_same_text_as_its_utf_8_copy(tmp_path: Path, encoding: str) -> None:
+def test_undeclared_legacy_text_is_the_same_text_as_its_utf_8_copy(store: DocumentStore, encoding: str) -> None:
     text = TEXTS[encoding]
     page = f"<html><head><title>{text[:8]}</title></head><body>" + "".join(
         f"<p>{text[:20]} {n} {text}</p>" for n in range(20, 30)
     )
-    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
-        store.put_page("https://a.example/", page.encode(), headers={"Content-Type": "text/html; charset=utf-8"})
-        store.put_page("https://b.example/", page.encode(encoding), headers=HTML)
-        found = store.get("https://b.example/")
-        assert found is not None and found.title == text[:8].strip()
-        verdict = found.newest.shown_verdict
-        assert verdict is not None and verdict.kind == VerdictKind.SAME_TEXT
+    store.put_page("https://a.example/", page.encode(), headers={"Content-Type": "text/html; charset=utf-8"})
+    store.put_page("https://b.example/", page.encode(encoding), headers=HTML)
+    found = store.get("https://b.example/")
+    assert found is not None and found.title == text[:8].strip()
+    verdict = found.newest.shown_verdict
+    assert verdict is not None and verdict.kind == VerdictKind.SAME_TEXT
 
 
 def test_the_domain_of_a_page_reaches_every_later_analysis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,16 +109,15 @@ def test_a_feed_behind_a_warning_is_a_feed(content_type: str | None, warning: st
     assert "code <rss> and text" in Kernel().analyse(page.encode(), "text/html").main
 
 
-def test_a_shell_is_near_an_untitled_text_of_its_host(tmp_path: Path) -> None:
+def test_a_shell_is_near_an_untitled_text_of_its_host(store: DocumentStore) -> None:
     article = " ".join(WORDS)
     shell = (
         "<html><head><title>Harbour news today</title></head><body><div id=app></div>"
         f'<script type="application/ld+json">{json.dumps({"articleBody": article + " changed"})}</script>'
     )
-    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
-        store.put_page("https://a.example/one", article.encode(), headers={"Content-Type": "text/plain"})
-        verdict = store.put_page("https://a.example/two", shell.encode(), headers=HTML).verdict
-        assert verdict.kind == VerdictKind.NEAR
+    store.put_page("https://a.example/one", article.encode(), headers={"Content-Type": "text/plain"})
+    verdict = store.put_page("https://a.example/two", shell.encode(), headers=HTML).verdict
+    assert verdict.kind == VerdictKind.NEAR
 
 
 def test_the_type_that_a_crawler_identified_is_read_and_written_again(tmp_path: Path) -> None:

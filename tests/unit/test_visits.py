@@ -238,12 +238,12 @@ def test_a_damaged_record_does_not_stop_the_collection_of_a_page(store: docstore
 
 
 def test_a_young_visit_of_an_expired_page_is_hidden(tmp_path: Path) -> None:
-    schema = Schema(captures=GCPolicy(max_age_seconds=50))
+    schema = Schema(captures=GCPolicy(max_age_seconds=5000))
     with docstore.open(tmp_path / "s", create=True, schema=schema) as store:
         now = time.time_ns() // 1_000_000_000 * SECOND
         row_key = store.cells.row_key(URL)
-        store.put_page(URL, page(BETWEEN), headers=HTML, fetched_at=now - 100 * SECOND)
-        store.put_page(OTHER, page(TEXT), headers=HTML, fetched_at=now - 20 * SECOND)
+        store.put_page(URL, page(BETWEEN), headers=HTML, fetched_at=now - 10_000 * SECOND)
+        store.put_page(OTHER, page(TEXT), headers=HTML, fetched_at=now - 200 * SECOND)
         result = store.put_page(
             URL, page(TEXT), headers=HTML, fetched_at=now - 10 * SECOND, policies={"exact": "reject-any"}
         )

@@ -87,6 +87,14 @@ def test_flipped_bytes_raise_nothing() -> None:
             run(bytes(broken))
 
 
+def test_a_member_that_would_begin_after_the_file_is_one_error_at_its_head() -> None:
+    raw = bytearray(packed({"archive/a.warc.gz": WARC}))
+    raw[28:30] = b"\xff\xff"  # length of the extra field in the head of the member
+    (entry,) = run(bytes(raw))
+    assert isinstance(entry, DamagedEntry) and entry.offset == 0
+    assert "bytes after the end of the zip file (in 'archive/a.warc.gz')" in entry.reason
+
+
 def test_a_damaged_record_is_one_error_with_the_name_of_its_file() -> None:
     raw = bytearray(packed({"archive/a.warc.gz": WARC}))
     raw[raw.index(b"\x1f\x8b\x08") + 60] ^= 255

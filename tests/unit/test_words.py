@@ -13,7 +13,7 @@ from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.reference.words import fold, units, without_unassigned, words
+from tests.reference.words import fold, without_unassigned, words
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,20 +55,6 @@ def test_composed_and_decomposed_spellings_are_one_word() -> None:
 
 def test_kelvin_sign_and_dotted_capital_i_fold_by_unicode() -> None:
     assert words("\u212a İ") == ["k", "i\u0307"]
-
-
-@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60))
-@settings(max_examples=few(500, 5), deadline=None)
-def test_ascii_texts_and_others_are_cut_alike(text: str) -> None:
-    assert words(text) == units(fold(text))
-
-
-@given(
-    st.text(alphabet="aZ9_ é\u0301ß中ก\u0e31ড\u09bc\u00ad\u200b\u200d\U0001f600\U00020000Ꭰ\u1e9e\u0344(-", max_size=30)
-)
-@settings(max_examples=few(500, 5), deadline=None)
-def test_ascii_texts_and_others_are_cut_alike_with_hard_neighbours(text: str) -> None:
-    assert words(text) == units(fold(text))
 
 
 @given(st.text(max_size=40))

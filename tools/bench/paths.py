@@ -34,7 +34,7 @@ from docstore.storage.bases import BaseRows
 from docstore.storage.cache import Memory
 from docstore.store import DocumentStore, now_micros
 from docstore.tablets.codec import ValueCodec
-from docstore.tablets.commit import Committer
+from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.segment import ValueLog
@@ -283,7 +283,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("postings", ((HashIndex, "add"), (HashIndex, "mutations"))),
     ("commit: segment written and synced", ((ValueLog, "sync"), (ValueLog, "flush"))),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
-    ("commit: rows, totals, manifest, caches", ((Committer, "commit"), (View, "committed"))),
+    ("commit: rows, totals, manifest, caches", ((LocalCommitter, "commit"), (View, "committed"))),
     ("answer", ((writer, "result_of"),)),
 )
 

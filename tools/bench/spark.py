@@ -1,95 +1,187 @@
-"""A sweep on Spark without a store: what a page costs, against datatrove's MinHash on the same pages.
+"""A sweep on Spark without a store: what a page costs, against datatrove's MinHash and a store's sweep of these pages.
 
-    python -m tools.bench.spark PAGES FOLDER [--master local[1]]
+    python -m tools.bench.spark PAGES FOLDER [--skew] [--store] [--s3 JARS] [--master local-cluster[1,1,1024]]
 
-Pages are those of `tools.bench.scale`, as Parquet with their HTML.  `docstore-spark` runs as a process with one core of
-Spark.  Its processor time is that of all processes of its session, of Java and Python, looked at twice a second;
-shuffled bytes are in Spark's log of events; memory is the most that Java, and the largest Python process, had of their
-own.  A planted copy is found if its row names a page of its family as canonical.  datatrove, of the extra
-`bench-peers`, gets the shingles of docstore, so the time of extraction is not in its row, and connected components.
+Pages are those of `tools.bench.scale`, as Parquet with their HTML.  With `--skew` a quarter of them are short pages of
+one family, of which any two are near, and half of the others are of one host.  `docstore-spark` runs as a process with
+one executor of one core, which is a process of its own.  Processor time and memory are looked at twice a second:
+memory is the most that a process had of its own.  Bytes are in Spark's log of events, by the step that its jobs name.
+
+A planted copy is found if its row names a page of its family as canonical.  datatrove, of the extra `bench-peers`, gets
+the shingles of docstore, so the time of extraction is not in its row, and connected components.  With `--store` the
+same pages are ingested into a store, which is swept, and compared in all columns with a store that takes the clusters
+of Spark.  With `--s3` all files of Spark are on moto's S3 server; the folder has the jars of hadoop-aws.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import os
+import random
+import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from docstore.archives.selection import Selection
+from docstore.model.analysis import BINS
 from docstore.model.keys import canonical_url
 from docstore.model.types import Page
-from tools.bench.dedup_peers import by_datatrove, judged_of
-from tools.bench.harness import Section, memory_of, processor_seconds, run_commands
-from tools.bench.scale import EXACT, NEAR, START, family_of, kind_of, page_of, url_of
+from docstore.spark.kernels import BANDED, pairs_of_buckets
+from docstore.store import open_store
+from tools.bench.dedup_peers import THRESHOLD, by_datatrove, judged_of
+from tools.bench.harness import Section, children_seconds, memory_of, processor_seconds, run_commands
+from tools.bench.scale import AGAIN, EXACT, NEAR, START, WORDS, family_of, kind_of, page_of, url_of
 
 COMMAND = "python -m tools.bench.spark PAGES FOLDER"
 COLUMNS = (
-    "what", "processor s", "pages/s of a core", "shuffled, B a page", "MB of Java", "MB of Python", "found", "false",
+    "what", "wall s", "processor s: driver, Java, Python", "pages/s of a core", "own MB: driver, Java, Python",
+    "found", "false",
 )  # fmt: skip
+STEP_COLUMNS = ("step", "task s", "shuffled, B a page", "read, B a page", "written, B a page", "spilled MB")
 WRITTEN = 5000
 """Pages of a row group."""
+FAMILY_WORDS = 120
+MATES = 60
+"""Unrelated texts in a bucket at a billion pages."""
+MATCHED = 60_000
+"""Texts that are compared in such buckets."""
+COMPARED = ["url", "timestamp", "cluster", "canonical", "canonical_similarity"]
+DRIVER, JAVA, PYTHON = "driver", "executor's Java", "executor's Python"
 
 
-def write(pages: int, path: Path) -> None:
+def skewed(number: int) -> Page:
+    """A page of one large family, or of one host, or as it was."""
+    page = page_of(number)
+    if number % 4 == 1:
+        words = random.Random("family").choices(WORDS, k=FAMILY_WORDS)
+        words[random.Random(f"place {number}").randrange(FAMILY_WORDS)] = f"w{number}"
+        body = f"<html><head><title>Notice</title></head><body><p>{' '.join(words)}.</p></body></html>"
+        return page._replace(url=f"http://www.notices{number % 7}.example/{number}", body=body.encode())
+    _, _, rest = page.url.partition("www.")
+    return page._replace(url=f"http://www.half.example/{rest}") if zlib.crc32(rest.encode()) % 2 else page
+
+
+def write(make: Callable[[int], Page], pages: int, path: Path) -> None:
     """The pages as Parquet."""
     schema = pa.schema([("url", pa.string()), ("timestamp", pa.timestamp("us", "UTC")), ("body", pa.binary())])
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for start in range(0, pages, WRITTEN):
-            made = [page_of(number) for number in range(start, min(start + WRITTEN, pages))]
+            made = [make(number) for number in range(start, min(start + WRITTEN, pages))]
             columns = zip(*((page.url, page.fetched_at, page.body) for page in made), strict=True)
             writer.write_table(pa.table(list(map(list, columns)), schema=schema))
 
 
-def processes_of(session: int) -> list[int]:
+# --- processes
+
+
+def processes_of(session: int) -> Iterator[int]:
     """Living processes of a session."""
-    found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[3]) == session:
-            found.append(int(path.parent.name))
-    return found
+            yield int(path.parent.name)
 
 
-def observed(command: Sequence[str]) -> tuple[float, float, float]:
-    """Processor seconds of a command and all that it starts; most MB of Java, and of one Python process."""
-    seconds: dict[int, float] = {}
-    memory = {"java": 0.0, "python": 0.0}
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    running = subprocess.Popen(command, start_new_session=True, env=environment, stdout=subprocess.DEVNULL)
-    while running.poll() is None:
-        for process in processes_of(running.pid):
-            try:
-                seconds[process] = processor_seconds(process)
-                name = "java" if "java" in Path(f"/proc/{process}/comm").read_text() else "python"
-                memory[name] = max(memory[name], memory_of(process).own)
-            except (OSError, KeyError):
-                continue  # it has just ended
-        time.sleep(0.5)
-    if running.returncode:
-        raise RuntimeError(f"docstore-spark ended with exit code {running.returncode}")
-    return sum(seconds.values()), memory["java"], memory["python"]
+def role_of(process: int) -> str:
+    """Whether a process is a driver or an executor."""
+    command = Path(f"/proc/{process}/cmdline").read_text(encoding="utf-8", errors="replace")
+    return JAVA if "CoarseGrainedExecutorBackend" in command else PYTHON if "pyspark.daemon" in command else DRIVER
 
 
-def shuffled_bytes(log: Path) -> int:
-    """Bytes that all tasks wrote for a shuffle."""
-    total = 0
-    for path in log.rglob("*"):
-        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() and path.suffix != ".crc" else ():
-            if '"SparkListenerTaskEnd"' in line:
-                metrics = json.loads(line).get("Task Metrics") or {}
-                total += metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0)
-    return total
+@dataclass
+class Observed:
+    """What a command and all that it started took.
+
+    Attributes:
+        wall: seconds.
+        seconds: of processor time, by role.
+        memory: most MB that a process of a role had of its own.
+    """
+
+    wall: float = 0.0
+    seconds: Counter[str] = field(default_factory=Counter)
+    memory: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, command: Sequence[str]) -> Observed:
+        """Run a command and look at its session twice a second."""
+        result = cls()
+        seconds: dict[int, tuple[str, float]] = {}
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        began = time.perf_counter()
+        running = subprocess.Popen(command, start_new_session=True, env=environment, stdout=subprocess.DEVNULL)
+        try:
+            while running.poll() is None:
+                for process in processes_of(running.pid):
+                    try:
+                        role = role_of(process)
+                        if process in seconds and role == DRIVER:  # a process that ends has no command any more
+                            role = seconds[process][0]
+                        seconds[process] = role, processor_seconds(process)
+                        result.memory[role] = max(result.memory[role], round(memory_of(process).own))
+                    except (OSError, KeyError):
+                        continue  # it has just ended
+                time.sleep(0.5)
+        finally:
+            for process in processes_of(running.pid):
+                os.kill(process, signal.SIGTERM)
+        if running.returncode:
+            raise RuntimeError(f"docstore-spark ended with exit code {running.returncode}")
+        result.wall = time.perf_counter() - began
+        for role, used in seconds.values():
+            result.seconds[role] += used
+        return result
+
+    def cells(self, pages: int) -> Sequence[str]:
+        executor = self.seconds[JAVA] + self.seconds[PYTHON]
+        used, most = (
+            ", ".join(f"{values[role]:.0f}" for role in (DRIVER, JAVA, PYTHON))
+            for values in (self.seconds, self.memory)
+        )
+        return f"{self.wall:.0f}", used, f"{pages / executor:,.0f}", most
+
+
+def steps_of(log: Path, pages: int) -> Iterator[Sequence[str]]:
+    """By step of the sweep: seconds of its tasks, and bytes a page."""
+    steps: dict[int, str] = {}
+    totals: dict[str, Counter[str]] = defaultdict(Counter)
+    paths = (path for path in sorted(log.rglob("events_*")) if path.is_file())
+    for line in (line for path in paths for line in path.read_text(encoding="utf-8").splitlines()):
+        event = json.loads(line)
+        if event["Event"] == "SparkListenerJobStart":
+            name = event["Properties"].get("spark.job.description", "other")
+            steps |= {stage: name for stage in event["Stage IDs"] if stage not in steps}
+        elif event["Event"] == "SparkListenerTaskEnd" and event.get("Task Metrics"):
+            metrics, total = event["Task Metrics"], totals[steps[event["Stage ID"]]]
+            total["run"] += metrics["Executor Run Time"]
+            total["spilled"] += metrics["Disk Bytes Spilled"]
+            total["shuffled"] += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+            total["read"] += metrics["Input Metrics"]["Bytes Read"]
+            total["written"] += metrics["Output Metrics"]["Bytes Written"]
+    totals["all"] = sum(totals.values(), Counter())
+    for name, total in totals.items():
+        each = (f"{total[what] / pages:,.0f}" for what in ("shuffled", "read", "written"))
+        yield name, f"{total['run'] / 1000:.0f}", *each, f"{total['spilled'] / 1e6:.0f}"
+
+
+# --- contenders
 
 
 def quality(pages: int, named: dict[int, set[int]]) -> tuple[str, str]:
@@ -105,60 +197,175 @@ def quality(pages: int, named: dict[int, set[int]]) -> tuple[str, str]:
     return f"{found / max(1, len(planted)):.4f}", f"{false / max(1, len(named)):.4f}"
 
 
-def with_spark(pages: int, folder: Path, master: str) -> Sequence[str]:
-    write(pages, folder / "pages.parquet")
-    (folder / "events").mkdir(exist_ok=True)
+def with_spark(folder: Path, given: Sequence[str], source: str, output: str, master: str) -> Observed:
+    """Run `docstore-spark`; its log of events is in folder/events."""
+    shutil.rmtree(folder / "events", ignore_errors=True)
+    (folder / "events").mkdir()
     settings = {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": f"file://{(folder / 'events').absolute()}",
         "spark.eventLog.compress": "false",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "8",
     }
-    given = [word for name, value in settings.items() for word in ("--spark", f"{name}={value}")]
+    words = [word for name, value in settings.items() for word in ("--spark", f"{name}={value}")]
     program = [sys.executable, "-c", "from docstore.spark.command import program; program()"]
-    seconds, java, python = observed(
-        [*program, str(folder / "pages.parquet"), *given, "--output", str(folder / "out"), "--master", master]
-    )
-    named: dict[int, set[int]] = {}
-    families = {canonical_url(url_of(number)): family_of(number) for number in range(pages)}
-    for row in pq.read_table(folder / "out" / "clusters").to_pylist():
-        if row["kind"] != "new":
-            number = (int(row["timestamp"].timestamp() * 1e6 + 0.5) - START) // 1_000_000
-            named[number] = {families[row["canonical"]]}
-    shuffled = f"{shuffled_bytes(folder / 'events') / pages:,.0f}"
-    cells = f"{seconds:.0f}", f"{pages / seconds:,.0f}", shuffled, f"{java:.0f}", f"{python:.0f}"
-    return ("docstore-spark, extraction and exact pairs", *cells, *quality(pages, named))
+    return Observed.of([*program, source, *words, *given, "--output", output, "--master", master])
+
+
+def named_by_spark(clusters: Path, pages: int) -> dict[int, set[int]]:
+    """By number of a page the family of its canonical page.
+
+    A row has the time of the newest capture of a version.  A planted page is the first version of its URL.
+    """
+    numbers = {canonical_url(url_of(number)): number for number in reversed(range(pages)) if kind_of(number) != AGAIN}
+    table = pq.read_table(clusters, columns=["url", "timestamp", "kind", "canonical"]).sort_by("timestamp")
+    columns = (table["url"], table["timestamp"].cast(pa.int64()), table["kind"], table["canonical"])
+    seen: set[int] = set()
+    named = {}
+    for url, at, kind, canonical in zip(*(column.to_pylist() for column in columns), strict=True):
+        number = numbers[url]
+        if kind != "new":
+            named[(at - START) // 1_000_000 if number in seen else number] = {family_of(numbers[canonical])}
+        seen.add(number)
+    return named
+
+
+@contextmanager
+def s3_server(jars: Path, folder: Path) -> Iterator[tuple[str, Sequence[str]]]:
+    """moto's S3 server that has the pages; at the end the folder gets the clusters.
+
+    Gives the address of its bucket for Spark, and settings.
+    """
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        secret = {"aws_access_key_id": "any", "aws_secret_access_key": "any"}
+        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1", **secret)
+        client.create_bucket(Bucket="crawl")
+        client.upload_file(str(folder / "pages.parquet"), "crawl", "pages.parquet")
+        settings = {
+            "spark.driver.extraClassPath": f"{jars.absolute()}/*",
+            "spark.executor.extraClassPath": f"{jars.absolute()}/*",
+            "spark.hadoop.fs.s3a.endpoint": f"http://{host}:{port}",
+            "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+            "spark.hadoop.fs.s3a.path.style.access": "true",
+            "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+            "spark.hadoop.fs.s3a.access.key": "any",
+            "spark.hadoop.fs.s3a.secret.key": "any",
+        }
+        yield "s3a://crawl", [word for name, value in settings.items() for word in ("--spark", f"{name}={value}")]
+        (folder / "out" / "clusters").mkdir(parents=True)
+        for each in client.list_objects_v2(Bucket="crawl", Prefix="out/clusters/part-")["Contents"]:
+            client.download_file("crawl", each["Key"], str(folder / each["Key"]))
+    finally:
+        server.stop()
 
 
 def with_datatrove(pages: int) -> Sequence[str]:
+    began = time.process_time()
     judged = judged_of([page_of(number) for number in range(pages)])
+    making = time.process_time() - began
     pairs, seconds = by_datatrove(judged)
-    numbers = [number_of(page) for page in judged.pages]
+    numbers = [((page.fetched_at or START) - START) // 1_000_000 for page in judged.pages]
     named: dict[int, set[int]] = {}
     for code in pairs.codes.tolist():
         first, second = sorted(numbers[end] for end in divmod(code, pairs.count))
         named.setdefault(second, set()).add(family_of(first))
-    rate = f"{pages / seconds:,.0f}"
-    return ("datatrove MinHash, without extraction", f"{seconds:.0f}", rate, "", "", "", *quality(pages, named))
+    what = f"datatrove MinHash, without making pages and shingles ({making:.0f} s)"
+    return what, "", f"{seconds:.0f}", f"{pages / seconds:,.0f}", "", *quality(pages, named)
 
 
-def number_of(page: Page) -> int:
-    return ((page.fetched_at or START) - START) // 1_000_000
+def with_store(folder: Path, pages: int) -> tuple[Sequence[str], str]:
+    """The same pages in a store and swept; -> a row, and whether Spark's clusters are the same."""
+    used = [children_seconds()]
+    began = time.perf_counter()
+    for command in (["ingest", str(folder / "pages.parquet"), "--create"], ["sweep"]):
+        if command == ["sweep"]:
+            shutil.copytree(folder / "store", folder / "taken")
+        program = [sys.executable, "-m", "docstore.cli", "--store", str(folder / "store")]
+        subprocess.run([*program, *command], check=True, stdout=subprocess.DEVNULL)
+        used.append(children_seconds())
+    wall = time.perf_counter() - began
+    take = ["--store", str(folder / "taken"), "sweep", "--from", str(folder / "out" / "clusters")]
+    subprocess.run([sys.executable, "-m", "docstore.cli", *take], check=True, stdout=subprocess.DEVNULL)
+    tables = []
+    for name in ("store", "taken"):
+        with open_store(folder / name) as store:
+            table = store.to_arrow(COMPARED, Selection(versions=None)).read_all()
+            tables.append(table.sort_by([(column, "ascending") for column in COMPARED[:2]]))
+    rows = tables[0].num_rows
+    same = "equal" if tables[0].equals(tables[1]) else f"NOT EQUAL in {differing(*tables)}"
+    clustered = rows - tables[0]["cluster"].null_count
+    cells = f"{used[1] - used[0]:.0f} + {used[2] - used[1]:.0f}", f"{pages / (used[2] - used[0]):,.0f}"
+    row = ("a store: ingest + sweep", f"{wall:.0f}", *cells, "", "", "")
+    return row, f"{rows:,} captures, {clustered:,} of them in clusters: the columns of both are {same}"
 
 
-def main(pages: int, folder: Path, *, master: str = "local[1]") -> Section:
-    """Sweep generated pages with Spark; the folder must be empty."""
+def differing(one: pa.Table, other: pa.Table) -> int:
+    """Rows that are not in both."""
+    rows = ({tuple(row.items()) for row in table.to_pylist()} for table in (one, other))
+    return len(next(rows) ^ next(rows))
+
+
+def mates_micros() -> float:
+    """Processor time of comparing a text with its mates in a bucket of a billion pages, in all bands."""
+    random_source = np.random.default_rng(7)
+    bands = 42
+    sketches = random_source.integers(0, 256, (MATCHED, BINS // 2), np.uint8)
+    columns = [
+        pa.array(np.arange(MATCHED) // MATES),
+        pa.array(random_source.integers(0, 1 << 40, MATCHED)),
+        pa.array(np.arange(MATCHED)),
+        pa.array(random_source.integers(100, 1000, MATCHED)),
+        pa.array([row.tobytes() for row in sketches], pa.binary()),
+    ]
+    table = pa.table(columns, schema=BANDED)
+    began = time.process_time()
+    pairs = sum(batch.num_rows for batch in pairs_of_buckets(THRESHOLD, 0, table.to_batches(16384)))
+    assert pairs == 0
+    return (time.process_time() - began) / MATCHED * bands * 1e6
+
+
+def main(
+    pages: int,
+    folder: Path,
+    *,
+    skew: bool = False,
+    store: bool = False,
+    s3: Path | None = None,
+    master: str = "local-cluster[1,1,1024]",
+) -> Iterator[Section]:
+    """Sweep generated pages with Spark; the folder must be empty, but for such pages.parquet of an earlier run."""
     folder.mkdir(parents=True, exist_ok=True)
-    section = Section("A sweep on Spark", f"{COMMAND} ({pages:,} pages)", COLUMNS)
-    section.rows.append(with_spark(pages, folder, master))
-    if importlib.util.find_spec("datatrove"):
+    make: Callable[[int], Page] = skewed if skew else page_of
+    if not (folder / "pages.parquet").exists():
+        write(make, pages, folder / "pages.parquet")
+    section = Section("A sweep on Spark", f"{COMMAND} ({pages:,} pages{', skewed' if skew else ''})", COLUMNS)
+    with ExitStack() as servers:
+        place, given = servers.enter_context(s3_server(s3, folder)) if s3 else (str(folder), [])
+        observed = with_spark(folder, given, f"{place}/pages.parquet", f"{place}/out", master)
+    found = ("", "") if skew else quality(pages, named_by_spark(folder / "out" / "clusters", pages))
+    section.rows.append((f"docstore-spark{' on S3' if s3 else ''}", *observed.cells(pages), *found))
+    if store:
+        row, note = with_store(folder, pages)
+        section.rows.append(row)
+        section.notes.append(note)
+    if importlib.util.find_spec("datatrove") and not skew and not s3:
         section.rows.append(with_datatrove(pages))
     kinds = Counter(map(kind_of, range(pages)))
     section.notes.append(", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
-    return section
+    section.notes.append(f"{MATES} unrelated texts in each bucket would cost {mates_micros():.0f} us a page more")
+    yield section
+    yield Section("Its steps", section.command, STEP_COLUMNS, list(steps_of(folder / "events", pages)))
 
 
 if __name__ == "__main__":

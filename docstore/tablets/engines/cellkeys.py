@@ -1,5 +1,7 @@
 """Encoding cells as sorted keys, and reading rows from a sorted stream of keys.
 
+Native code reads the rows of tables with cells (native/python/src/rows.rs).
+
 cell of a table            table tag, escaped row key, KEY_KIND_CELL, family, FAMILY_END, escaped qualifier,
                            inverted timestamp; the value is the cell's
 qualifier of a bare table  table tag, escaped row key, qualifier; no value
@@ -9,16 +11,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import islice
 from threading import Lock
-from typing import Any, Self
+from typing import Any
 
-from docstore.model.codec import encode_timestamp, escape
+from docstore.compiled import docstore_native
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     BARE_TABLES,
-    CAPTURE_FAMILY,
     FAMILY_END,
     KEY_END,
     KEY_ESCAPE,
@@ -31,18 +32,30 @@ from docstore.storage.engine import ScannedRow, check_family
 
 TAGS = {table: bytes((tag,)) for table, tag in TABLE_TAGS.items()}
 CELL_KIND = bytes((KEY_KIND_CELL,))
-_NO_STOP = b"\xff"
-"""Greater than all bytes after the kind in a cell's key, because a family name is UTF-8."""
-_STEPS_BEFORE_SEEK = 12
-"""A seek costs about as much as so many steps (measured: 6 us against 0.5 us)."""
-_MAX_CACHED_COLUMNS = 256
-"""Decoded column names that a reader caches: rows of pages have the same columns."""
-
 
 LEAST_DELETES = 4096
 """With fewer tombstones in a table a compaction is not worth it."""
 REWRITTEN_BYTES_A_DELETE = 2048
 """Most bytes of tables rewritten for each deleted key: about ten times a key with its value."""
+
+
+def escape(raw: bytes) -> bytes:
+    """Encode bytes so that encodings sort as the bytes do and no encoding is a prefix of another.
+
+    A zero byte becomes 00 FF; the end is 00 01.  At the first difference either two plain bytes differ as in the input,
+    or one side has ended: 00 01 sorts before an escaped zero (00 FF) and before any other byte.
+    """
+    return raw.replace(b"\x00", KEY_ESCAPE) + KEY_END
+
+
+def encode_timestamp(timestamp: int) -> bytes:
+    """Encode microseconds as 8 bytes that sort newest first."""
+    return (TIMESTAMP_MAX - timestamp).to_bytes(8, "big")
+
+
+def decode_timestamp(source: bytes, offset: int = 0) -> int:
+    """Decode the 8 bytes of `encode_timestamp`."""
+    return TIMESTAMP_MAX - int.from_bytes(source[offset : offset + 8], "big")
 
 
 class FamilyKeys(dict[str, bytes]):
@@ -171,163 +184,35 @@ class DeletedKeys:
             return [(first, last + b"\x00") for first, last, _, size in self._ranges.values() if size >= least_bytes]
 
 
-TIMESTAMP_BYTES = 8
-_CAPTURE_COLUMN = column_head(CAPTURE_FAMILY, b"")
-"""Ends with FAMILY_END and KEY_END, so no other key has it before its timestamp: both are escaped in qualifiers."""
+def row_reader(spec: ReadSpec) -> tuple[docstore_native.RowReader, bytes | None]:
+    """A native reader of rows by a read spec, and where among the cells of a row the first is that the spec can select.
 
-
-class RowReader:
-    """Reads rows from a stream by a read spec.
-
-    A stream is an iterator of plyvel over (key, value) pairs, and `pair` its current pair.  It must contain
-    ENGINE_END_KEY; if it ends before, data is lost, and StopIteration is passed on to the owner of the stream.
+    The place is None if the spec selects nothing.
     """
-
-    def __init__(self, spec: ReadSpec) -> None:
-        self._limit = spec.cell_limit
-        self._versions = spec.versions
-        self._keys_only = spec.keys_only
-        self._newest = b"" if spec.until is None else encode_timestamp(min(spec.until - 1, TIMESTAMP_MAX))
-        self._oldest = encode_timestamp(min(spec.since, TIMESTAMP_MAX))
-        self._nothing = spec.until == 0 or spec.since > TIMESTAMP_MAX
-        prefix = spec.qualifier_prefix
-        self._filter = prefix if spec.families is None else b""
-        self._parts: list[tuple[bytes, bytes]]
-        if spec.families is None:
-            self._parts = [(b"", _NO_STOP)]
-        else:
-            escaped = prefix.replace(b"\x00", KEY_ESCAPE)
-            lows = sorted(family.encode() + FAMILY_END + escaped for family in set(spec.families))
-            # Column b"" is the first of a family: skip its versions that are too new.
-            skip = KEY_END + self._newest if self._newest and not prefix else b""
-            self._parts = [(low + skip, prefix_end(low)) for low in lows]
-        self._resume = b""
-        if spec.after is not None:
-            family, qualifier, timestamp = spec.after
-            column = family.encode() + FAMILY_END + escape(qualifier)
-            start = column + encode_timestamp(timestamp) + b"\x00"
-            if spec.versions is not None:
-                self._resume, start = start, column  # versions are counted from the start of the column
-            self._parts = [(max(low, start), high) for low, high in self._parts if high > start]
-        self._spec = spec
-        self._families: dict[bytes, str] = {}
-        self._columns: dict[bytes, tuple[str, bytes]] = {}
-        self.pair = (b"", b"")
-
-    def first_key(self, cells: bytes) -> bytes | None:
-        """The first key of a row that the spec can select; None if it selects nothing."""
-        return None if self._nothing or not self._parts else cells + self._parts[0][0]
-
-    def advance_to(self, stream: Any, target: bytes) -> None:
-        """Go to the first pair with ``key >= target``: by a few steps, then a seek."""
-        pair = self.pair
-        for _ in range(_STEPS_BEFORE_SEEK):
-            if pair[0] >= target:
-                self.pair = pair
-                return
-            pair = next(stream)
-        if pair[0] < target:
-            stream.seek(target)
-            pair = next(stream)
-        self.pair = pair
-
-    def read(self, stream: Any, cells: bytes) -> tuple[list[Cell], bool]:
-        """Cells of the row whose keys begin with `cells`, and whether the cell limit left some out."""
-        out: list[Cell] = []
-        if self._nothing:
-            return out, False
-        skip = len(cells)
-        newest, oldest, versions, limit = self._newest, self._oldest, self._versions, self._limit
-        row_end, resume, columns = range_end(cells), self._resume, self._columns
-        new_cell = tuple.__new__
-        for low, high in self._parts:
-            if self.pair[0] < cells + low:
-                self.advance_to(stream, cells + low)
-            stop = row_end if high == _NO_STOP else cells + high
-            column = b""
-            family, qualifier, seen = "", b"", 0
-            wanted = True
-            pair = self.pair
-            while pair[0] < stop:
-                key, value = pair
-                name = key[skip:-8]
-                if name != column:
-                    column = name
-                    family, qualifier = columns.get(name) or self._column(name)
-                    seen = 0
-                    wanted = qualifier.startswith(self._filter)
-                stamp = key[-8:]
-                if not wanted or stamp > oldest or seen == versions:
-                    self.pair = pair
-                    self.advance_to(stream, key[:-9] + b"\x02")
-                    pair = self.pair
-                    continue
-                if stamp < newest:
-                    self.pair = pair
-                    self.advance_to(stream, key[:-8] + newest)
-                    pair = self.pair
-                    continue
-                if key[skip:] >= resume:
-                    if limit is not None and len(out) == limit:
-                        self.pair = pair
-                        return out, True
-                    timestamp = TIMESTAMP_MAX - int.from_bytes(stamp, "big")
-                    content = b"" if self._keys_only else value
-                    out.append(new_cell(Cell, (family, qualifier, timestamp, content)))
-                seen += 1
-                pair = next(stream)
-            self.pair = pair
-        return out, False
-
-    @cached_property
-    def _all_captures(self) -> bool:
-        """Whether the spec selects all capture records of a row."""
-        families = self._spec.families
-        is_open = self._spec == ReadSpec(families, cell_limit=self._limit)
-        return is_open and (families is None or CAPTURE_FAMILY in families)
-
-    def read_next(self, stream: Any) -> tuple[bytes, list[Cell], bool]:
-        """Prefix of the row of the current pair, and as `read`; the stream may still be in the row.
-
-        Most rows have capture records alone: these are read without looking for columns.
-        """
-        key, value = self.pair
-        column = key[:-TIMESTAMP_BYTES]
-        if not self._all_captures or not column.endswith(_CAPTURE_COLUMN):
-            prefix = key[: prefix_length(key)]
-            return prefix, *self.read(stream, prefix + CELL_KIND)
-        prefix = column[: -len(_CAPTURE_COLUMN)]
-        limit, cells, new_cell = self._limit, list[Cell](), tuple.__new__
-        while key[:-TIMESTAMP_BYTES] == column and len(cells) != limit:
-            timestamp = TIMESTAMP_MAX - int.from_bytes(key[-TIMESTAMP_BYTES:], "big")
-            cells.append(new_cell(Cell, (CAPTURE_FAMILY, b"", timestamp, value)))
-            key, value = self.pair = next(stream)
-        if not key.startswith(prefix):
-            return prefix, cells, False
-        others, truncated = self.read(stream, prefix + CELL_KIND)
-        cells += others
-        if limit is not None and len(cells) > limit:
-            return prefix, cells[:limit], True
-        return prefix, cells, truncated
-
-    def _column(self, column: bytes) -> tuple[str, bytes]:
-        end = column.find(FAMILY_END)
-        if end < 0 or column[-2:] != KEY_END:
-            raise CorruptionError("a key has no column", found=column[:60].hex())
-        name = column[:end]
-        family = self._families.get(name)
-        if family is None:
-            family = self._families[name] = name.decode()
-        qualifier = column[end + 1 : -2]
-        decoded = family, qualifier.replace(KEY_ESCAPE, b"\x00") if b"\x00" in qualifier else qualifier
-        if len(self._columns) < _MAX_CACHED_COLUMNS:
-            self._columns[column] = decoded
-        return decoded
-
-    def start(self, stream: Any) -> Self:
-        """Go to the stream's next pair."""
-        self.pair = next(stream)
-        return self
+    newest = b"" if spec.until is None else encode_timestamp(min(spec.until - 1, TIMESTAMP_MAX))
+    oldest = encode_timestamp(min(spec.since, TIMESTAMP_MAX))
+    prefix, resume = spec.qualifier_prefix, b""
+    parts: list[tuple[bytes, bytes | None]] = [(b"", None)]
+    if spec.families is not None:
+        escaped = prefix.replace(b"\x00", KEY_ESCAPE)
+        lows = sorted(family.encode() + FAMILY_END + escaped for family in set(spec.families))
+        # Column b"" is the first of a family: skip its versions that are too new.
+        skip = KEY_END + newest if newest and not prefix else b""
+        parts, prefix = [(low + skip, prefix_end(low)) for low in lows], b""
+    if spec.after is not None:
+        family, qualifier, timestamp = spec.after
+        column = family.encode() + FAMILY_END + escape(qualifier)
+        start = column + encode_timestamp(timestamp) + b"\x00"
+        if spec.versions is not None:
+            resume, start = start, column  # versions are counted from the start of the column
+        parts = [(max(low, start), high) for low, high in parts if high is None or high > start]
+    if spec.until == 0 or spec.since > TIMESTAMP_MAX:
+        parts = []
+    times, types = (newest, oldest), (Cell, ScannedRow)
+    reader = docstore_native.RowReader(
+        parts, times, prefix, resume, spec.versions, spec.cell_limit, spec.keys_only, types
+    )
+    return reader, parts[0][0] if parts else None
 
 
 # --- bare tables

@@ -36,7 +36,6 @@ except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons an
     import plyvel_next as plyvel
 
 from docstore.compiled import docstore_native
-from docstore.model.codec import decode_timestamp, encode_timestamp, escape
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.model.format import (
     BARE_TABLES,
@@ -70,17 +69,23 @@ from docstore.tablets.engines.cellkeys import (
     CELL_KIND,
     DeletedKeys,
     FamilyKeys,
-    RowReader,
     column_head,
+    decode_timestamp,
+    encode_timestamp,
+    escape,
+    row_reader,
     take_keys,
 )
-from docstore.tablets.engines.log_end import cut_unsynced_end, has_gap
+from docstore.tablets.engines.log_end import cut_unsynced_end, has_gap, without_damage
 from docstore.tablets.engines.rowfilter import RowFilter
 from docstore.tablets.reserve import AMPLE_BYTES, RECOVERY_BYTES, recovery_bytes, shorten_log
 
 _CUT_TABLE = re.compile(r"(\d+\.(?:ldb|sst)): (?:Invalid argument|No such file)")
 """LevelDB maps its tables, and reads where their end should be: a table that is shorter gives EINVAL."""
-_DAMAGED = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
+_DAMAGED = (
+    "restore a backup; or run `docstore tool rebuild`, which leaves out what is damaged (if it fails, `docstore tool "
+    "salvage` takes bodies and texts from the records)"
+)
 _LEFT_IN_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Harmless errors of a close: the data stays in the log, and the next open reads it."""
 _CLOSE_POLL_SECONDS = 0.0005
@@ -417,15 +422,15 @@ class LevelDBEngine:
 
             keys = self._call(work, f"reading a row of {table}")
             return cellkeys.row_cells(table, row_key, keys)
-        return self._call(lambda db: self._read_cells(db, prefix, RowReader(spec)), f"reading a row of {table}")
+        return self._call(self._read_cells, f"reading a row of {table}", prefix, spec)
 
-    def _read_cells(self, db: Any, prefix: bytes, reader: RowReader) -> list[Cell]:
+    def _read_cells(self, db: Any, prefix: bytes, spec: ReadSpec) -> list[Cell]:
         cells = prefix + CELL_KIND
-        start = reader.first_key(cells)
-        if start is None or not self._rows.may_have(prefix):
+        reader, first = row_reader(spec)
+        if first is None or not self._rows.may_have(prefix):
             return []
-        with db.iterator(start=start, verify_checksums=True) as stream:
-            return reader.start(stream).read(stream, cells)[0]
+        with db.iterator(start=cells + first, verify_checksums=True) as stream:
+            return reader.read(stream, cells)
 
     def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
         """See `Engine.newest`; on the path of every page read, so it makes as few objects as possible."""
@@ -519,26 +524,12 @@ class LevelDBEngine:
         return self._scan_cells(table, low, high, spec)
 
     def _scan_cells(self, table: str, low: bytes, high: bytes, spec: ReadSpec) -> Iterator[ScannedRow]:
-        reader = RowReader(spec)
+        reader, _ = row_reader(spec)
         rows_wanted = _SCAN_FIRST_ROWS
 
         def work(db: Any) -> tuple[list[ScannedRow], bytes]:
-            rows: list[ScannedRow] = []
             with db.iterator(start=low, verify_checksums=True) as stream:
-                reader.start(stream)
-                cells_read, examined = 0, 0
-                prefix = b""
-                while reader.pair[0] < high:
-                    if examined == rows_wanted or cells_read >= _SCAN_SLICE_CELLS:
-                        return rows, cellkeys.range_end(prefix)
-                    prefix, cells, truncated = reader.read_next(stream)
-                    if cells:
-                        rows.append(ScannedRow(cellkeys.row_key_of(prefix), cells, truncated))
-                    if reader.pair[0].startswith(prefix):
-                        reader.advance_to(stream, cellkeys.range_end(prefix))
-                    examined += 1
-                    cells_read += len(cells)
-                return rows, b""
+                return reader.scan(stream, high, rows_wanted, _SCAN_SLICE_CELLS)
 
         while low < high:
             rows, low = self._call(work, f"scanning {table}")
@@ -727,6 +718,25 @@ class LevelDBEngine:
             self._call(work, f"copying to {path}")
         finally:
             copy.close()
+
+
+def rebuild_leveldb(path: Path) -> None:
+    """Make a MANIFEST of all that can be read in a LevelDB directory that no process has open; see `tablets.rebuild`.
+
+    Raises:
+        StorageError: LevelDB cannot read or write its files.
+    """
+    files = Files()
+    for log in sorted(path.glob("*.log")):
+        raw = files.read_whole(log)
+        if (sound := without_damage(raw)) != raw:
+            files.make_folder(path / "lost")
+            files.replace_whole(path / "lost" / f"{log.name}.damaged", raw)
+            files.replace_whole(log, sound)
+    try:
+        plyvel.repair_db(str(path), paranoid_checks=True, block_size=_BLOCK_BYTES)
+    except plyvel.Error as error:
+        raise StorageError(_errno_of(str(error)), f"LevelDB at {path} cannot be rebuilt: {error}") from error
 
 
 def _ends_of(db: Any, low: bytes, high: bytes) -> Any:

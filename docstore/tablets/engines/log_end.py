@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgpack
 
-from docstore.model.codec import decode_varint
+from docstore.compiled import docstore_native
 from docstore.model.format import MANIFEST_COUNTERS_ROW, MANIFEST_FAMILY, MANIFEST_QUALIFIER
 from docstore.storage.files import Files
 from docstore.tablets.engines.cellkeys import column_head, row_prefix
@@ -25,7 +25,7 @@ from docstore.tablets.engines.cellkeys import column_head, row_prefix
 _BLOCK_BYTES: Final = 32 << 10
 _HEAD: Final = Struct("<IHB")
 """Masked CRC-32C of type and payload, length of the payload, type."""
-_FULL, _FIRST, _LAST = 1, 2, 4
+_FULL, _FIRST, _LAST, _UNKNOWN = 1, 2, 4, 7
 _SEQUENCE_BYTES: Final = 12
 """A batch begins with its sequence number and the count of its keys."""
 _LEAST_ZEROS: Final = bytes(8)
@@ -72,21 +72,52 @@ def _batches(log: bytes) -> Iterator[tuple[int, int, bytes]]:
         if left_bytes < _HEAD.size:
             at += left_bytes
             continue
-        crc, length, kind = _HEAD.unpack_from(log, at)
-        payload = log[at + _HEAD.size : at + _HEAD.size + length]
-        is_whole = len(payload) == length <= left_bytes - _HEAD.size and kind
-        if not is_whole or _masked_crc(bytes((kind,)) + payload) != crc:
+        payload = _payload(log, at, left_bytes)
+        if payload is None:
             at += left_bytes
             parts = None
             continue
+        kind = log[at + _HEAD.size - 1]
         if kind in (_FULL, _FIRST):
             begin, parts = at, []
-        at += _HEAD.size + length
+        at += _HEAD.size + len(payload)
         if parts is not None:
             parts.append(payload)
             if kind in (_FULL, _LAST):
                 yield begin, at, b"".join(parts)
                 parts = None
+
+
+def _payload(log: bytes, at: int, left_bytes: int) -> bytes | None:
+    """The payload of the record, or part of one, at a place of a block with so many bytes left; None if damaged."""
+    crc, length, kind = _HEAD.unpack_from(log, at)
+    payload = log[at + _HEAD.size : at + _HEAD.size + length]
+    is_whole = len(payload) == length <= left_bytes - _HEAD.size and kind
+    return payload if is_whole and _masked_crc(bytes((kind,)) + payload) == crc else None
+
+
+def without_damage(log: bytes) -> bytes:
+    """A log whose damaged records LevelDB's repair, which does not verify the checksums of a log, passes over.
+
+    A damaged record gets a type that LevelDB does not know, if a whole record follows it: then its length is right.
+    Otherwise it is zeros, up to the end of its block.
+    """
+    made, at = bytearray(log), 0
+    while at + _HEAD.size <= len(log):
+        left_bytes = _BLOCK_BYTES - at % _BLOCK_BYTES
+        block_end = min(at + left_bytes, len(log))
+        if left_bytes < _HEAD.size:
+            at = block_end
+            continue
+        end = at + _HEAD.size + _HEAD.unpack_from(log, at)[1]
+        if _payload(log, at, left_bytes) is None:
+            if end + _HEAD.size <= block_end and _payload(log, end, block_end - end) is not None:
+                made[at + _HEAD.size - 1] = _UNKNOWN
+            else:
+                made[at:block_end] = bytes(block_end - at)
+                end = block_end
+        at = end
+    return bytes(made)
 
 
 def _commit_of(batch: bytes) -> _Commit | None:
@@ -96,9 +127,9 @@ def _commit_of(batch: bytes) -> _Commit | None:
         if at >= len(batch):
             return None
         is_put = batch[at]
-        length, at = decode_varint(batch, at + 1)
+        length, at = docstore_native.decode_varint(batch, at + 1)
         key, at = batch[at : at + length], at + length
-        length, at = decode_varint(batch, at) if is_put else (0, at)
+        length, at = docstore_native.decode_varint(batch, at) if is_put else (0, at)
         value, at = batch[at : at + length], at + length
     counters = msgpack.unpackb(value)
     _, committed_bytes, synced_bytes = counters["active"]
@@ -115,10 +146,10 @@ def _live_logs(folder: Path) -> list[Path]:
     for _, _, edit in _batches(manifest):
         at = 0
         if edit[:1] == b"\1":  # name of the comparator
-            length, at = decode_varint(edit, 1)
+            length, at = docstore_native.decode_varint(edit, 1)
             at += length
         if edit[at : at + 1] == b"\2":
-            first, _ = decode_varint(edit, at + 1)
+            first, _ = docstore_native.decode_varint(edit, at + 1)
     logs = {int(path.stem): path for path in folder.glob("*.log") if path.stem.isdecimal()}
     return [logs[number] for number in sorted(logs) if number >= first]
 

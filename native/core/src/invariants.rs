@@ -66,6 +66,18 @@ pub fn check_kernel(analysers: &mut [Analyser; 3], body: &[u8], content_type: &s
     }
 }
 
+/// What is asked of a source beside its analysis has an answer, and each block of an explanation a text.
+///
+/// # Panics
+/// Where it is not so.
+pub fn check_source(body: &[u8], content_type: &str) {
+    let source = Source::new(&charset::decode(body, content_type).1);
+    for extractor in [Extractor::Visible, Extractor::Combined, Extractor::Scored] {
+        assert!(source.explain(extractor).iter().all(|block| !block.text.is_empty()));
+    }
+    let _ = (source.declared(), source.json_ld(), source.plateau());
+}
+
 /// An analyser for each extractor.
 pub fn analysers() -> [Analyser; 3] {
     [Extractor::Visible, Extractor::Combined, Extractor::Scored]

@@ -65,6 +65,17 @@ impl Decoder {
         is_whole
     }
 
+    /// What such a frame holds; None if it does not hold so many bytes.
+    pub fn decoded(&mut self, frame: &[u8], before: &[u8], bytes: usize) -> Option<Vec<u8>> {
+        let mut value = Vec::with_capacity(bytes);
+        if !self.decode(frame, before, &mut value.spare_capacity_mut()[..bytes]) {
+            return None;
+        }
+        // SAFETY: `decode` says that it has filled just so many bytes.
+        unsafe { value.set_len(bytes) };
+        Some(value)
+    }
+
     /// The same of a whole frame.
     pub fn unpack(&mut self, frame: &[u8], before: &[u8], value: &mut [MaybeUninit<u8>]) -> bool {
         if before.starts_with(&DICTIONARY_MAGIC) {

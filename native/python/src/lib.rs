@@ -4,12 +4,14 @@
 //! core, which would be a defect, becomes a RuntimeError; a panic over one body among others, the error of that body.
 //! A lone surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
+mod checks;
 mod encode;
 mod filter;
 mod headers;
 mod postings;
 mod reads;
 mod records;
+mod rows;
 mod runs;
 mod sweeps;
 mod text;
@@ -285,7 +287,7 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 31;
+const INTERFACE: u32 = 33;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -300,6 +302,8 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     verdicts::add_to(module)?;
     reads::add_to(module)?;
     headers::add_to(module)?;
+    rows::add_to(module)?;
     sweeps::add_to(module)?;
+    checks::add_to(module)?;
     postings::add_to(module)
 }

@@ -9,14 +9,17 @@ use std::sync::Arc;
 
 use docstore_kernel::postings::{self, mix_key, Answer, Asked, Layer, Recent};
 use docstore_kernel::ranking::{self, Looks};
-use docstore_kernel::slices::{LIST_LIMIT, PLACE_BITS};
+use docstore_kernel::sketch::BANDS;
+use docstore_kernel::slices::{Damaged, LIST_LIMIT, PLACE_BITS};
+use docstore_kernel::words::Words;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use crate::checks::Queries;
 use crate::runs::{corrupt, damaged, CorruptionError, InvalidArgument, Run, RunParts, TEXT_GONE};
 use crate::text::WORDS;
 use crate::{detached, words_as_bytes};
@@ -395,6 +398,36 @@ impl Runs {
             Ok(found)
         })
     }
+
+    /// Numbers of the rows whose texts no look-up finds, though their buckets have room for them.
+    ///
+    /// The caller sees to it that nobody changes the index meanwhile.
+    fn lacking(&self, python: Python<'_>, queries: &Bound<'_, Queries>, looks: LookLimits) -> PyResult<Vec<usize>> {
+        let (layers, queries) = (self.layers(&None, &None, false)?, &queries.get().0);
+        let (near, inside, most, further) = looks;
+        let looks = Looks { near, inside, most, further };
+        let is_lacking = |query: &Query| {
+            let Query { band_keys, fingerprints, runs, own, .. } = query;
+            for key in band_keys.iter().take(BANDS) {
+                if postings::find(&layers, &[mix_key(*key)], self.limit)?.1.contains(own) {
+                    return Ok(false); // nearly always under the first one
+                }
+            }
+            let asked = Asked { band_keys, fingerprints, runs, own: *own };
+            let found = postings::propose(&layers, asked, self.limit, looks)?;
+            Ok::<_, Damaged>(!found.proposal.holds_own && !found.is_crowded)
+        };
+        let look = || {
+            let mut rows = Vec::new();
+            for query in queries {
+                if is_lacking(query)? {
+                    rows.push(query.row);
+                }
+            }
+            Ok(rows)
+        };
+        detached(python, look)?.map_err(damaged)
+    }
 }
 
 const BODY_HEAD_BYTES: usize = 9;
@@ -413,18 +446,78 @@ pub fn posting_rows<'py>(
     text_checksum: &[u8],
     title: &[u8],
 ) -> Vec<Bound<'py, PyBytes>> {
+    let (mut words, folded) = WORDS.take();
+    let rows = posting_keys(body_checksum, text_checksum, title, &mut words);
+    WORDS.set((words, folded));
+    rows.iter().map(|row| PyBytes::new(python, row)).collect()
+}
+
+/// See `posting_rows`.
+pub fn posting_keys(body_checksum: &[u8], text_checksum: &[u8], title: &[u8], words: &mut Words) -> Vec<Vec<u8>> {
     let named = |kind: u8, name: &[u8]| [&[kind], name].concat();
     let mut rows = vec![named(POSTING_BODY, &body_checksum[..body_checksum.len().min(BODY_HEAD_BYTES)])];
     if !text_checksum.is_empty() {
         let number = &text_checksum[1..text_checksum.len().min(1 + TEXT_NUMBER_BYTES)];
         rows.push(named(POSTING_TEXT, number));
-        let (mut words, folded) = WORDS.take();
         words.cut(String::from_utf8_lossy(title).as_bytes());
         let title_key = blake3::hash(words.joined());
         rows.push(named(POSTING_TEXT, &[number, &title_key.as_bytes()[..TITLE_KEY_BYTES]].concat()));
-        WORDS.set((words, folded));
     }
-    rows.iter().map(|row| PyBytes::new(python, row)).collect()
+    rows
+}
+
+/// What stands for a posting among others: 64 bits of a hash of its row and its qualifier.
+pub fn posting_hash(row: &[u8], qualifier: &[u8]) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&row.len().to_le_bytes()).update(row).update(qualifier);
+    let mut first = [0; 8];
+    first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(first)
+}
+
+/// Hashes of postings, 8 bytes each, for one check.
+#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
+pub struct PostingHashes(Vec<u64>);
+
+impl PostingHashes {
+    pub fn sorted(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+#[pymethods]
+impl PostingHashes {
+    /// The postings of rows of the index, given in parts.
+    #[new]
+    fn new(parts: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut hashes = Vec::new();
+        for rows in parts.try_iter()? {
+            for row in rows?.cast_into::<PyList>()? {
+                let row_key = row.get_item(0)?.cast_into::<PyBytes>()?;
+                for cell in row.get_item(1)?.cast_into::<PyList>()? {
+                    let qualifier = cell.get_item(1)?.cast_into::<PyBytes>()?;
+                    hashes.push(posting_hash(row_key.as_bytes(), qualifier.as_bytes()));
+                }
+            }
+        }
+        hashes.sort_unstable();
+        Ok(Self(hashes))
+    }
+
+    /// Whether a posting is there.
+    fn holds(&self, row: &[u8], qualifier: &[u8]) -> bool {
+        self.0.binary_search(&posting_hash(row, qualifier)).is_ok()
+    }
+}
+
+/// What a text asks for; see `Question`.
+pub struct Query {
+    /// For the caller.
+    pub row: usize,
+    pub band_keys: Vec<u64>,
+    pub fingerprints: Vec<u64>,
+    pub runs: Vec<u64>,
+    pub own: u64,
 }
 
 /// Bytes that Python reads in place: to copy a megabyte would hold the GIL for as long, and whoever waits for it.
@@ -434,6 +527,8 @@ pub struct Packed(pub Vec<u8>);
 #[pymethods]
 impl Packed {
     /// Fill a view that Python asks for; it keeps `slf` alive.
+    ///
+    /// SAFETY: the caller is Python alone, whose view is valid or null, which `PyBuffer_FillInfo` refuses.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let bytes = &slf.get().0;
         let begin = bytes.as_ptr().cast_mut().cast::<c_void>();
@@ -453,6 +548,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Run>()?;
     module.add_class::<RunParts>()?;
     module.add_class::<Postings>()?;
+    module.add_class::<PostingHashes>()?;
     module.add_class::<Runs>()?;
     module.add_class::<Packed>()?;
     module.add_function(wrap_pyfunction!(posting_rows, module)?)?;

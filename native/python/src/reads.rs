@@ -25,11 +25,11 @@ const WIDE: u8 = 8;
 const WIDE_HEADER_BYTES: usize = 28;
 /// Columns that take one byte in a record.
 const COLUMNS: std::ops::RangeInclusive<u8> = 1..=8;
-const STORED: u8 = 0;
-const DICTIONARY: u8 = 2;
-const DELTA: u8 = 3;
+pub const STORED: u8 = 0;
+pub const DICTIONARY: u8 = 2;
+pub const DELTA: u8 = 3;
 /// Of a text that is a delta of its body, whose record is directly before it.
-const BODY: u8 = 4;
+pub const BODY: u8 = 4;
 const NAME_BYTES: usize = 16;
 /// Of a cell's value: in its cell, a record, or not kept.
 const INLINE: u8 = 0;
@@ -250,10 +250,10 @@ fn encode_capture<'py>(
 }
 
 /// Segment, offset and length of a record.
-type Place = (u64, u64, u64);
+pub type Place = (u64, u64, u64);
 
 /// Length of a cell's value that is a record, and where that is; None for other values.
-fn ref_of(cell_value: &[u8]) -> Option<(u64, Place)> {
+pub fn ref_of(cell_value: &[u8]) -> Option<(u64, Place)> {
     let mut at = 1;
     let mut next = || varint(cell_value, &mut at);
     let (raw_bytes, place) = (next()?, (next()?, next()?, next()?));
@@ -267,14 +267,15 @@ fn value_place(cell_value: &[u8]) -> Option<Place> {
 }
 
 /// A sound record of a value: how its payload was made, and where its parts begin.
-struct Record {
-    codec: u8,
-    fields: usize,
-    payload: std::ops::Range<usize>,
-    raw_bytes: usize,
+pub struct Record {
+    pub codec: u8,
+    pub fields: usize,
+    pub payload: std::ops::Range<usize>,
+    pub raw_bytes: usize,
 }
 
-fn parse(source: &[u8], seed: u32) -> Option<Record> {
+/// A record of a segment whose number starts its checksum; None if it is damaged, or of a column or kind unknown here.
+pub fn parse(source: &[u8], seed: u32) -> Option<Record> {
     let [RECORD_MAGIC, tag, column, ..] = *source else { return None };
     let codec = tag >> 4;
     if tag & KIND_BITS != VALUE_KIND || usize::from(codec) >= RELATED_BYTES.len() || !COLUMNS.contains(&column) {

@@ -10,6 +10,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use crate::filter::RowFilter;
 use crate::reads::SHORT_BYTES;
+use crate::runs::corrupt;
 
 /// Bytes of the header before the fields.
 pub const HEADER_BYTES: usize = 18;
@@ -20,6 +21,8 @@ const BODY_CODEC: usize = 4;
 const MILLISECONDS_END: u64 = 1 << 48;
 const TIMESTAMP_MAX: u64 = i64::MAX as u64;
 const FIELDS_MAX_BYTES: usize = 256 << 10;
+/// Bytes of 64 bits, seven in each.
+const LONGEST_VARINT: usize = 10;
 /// Tag of a value that is in its cell.
 const INLINE: u8 = 0;
 const CELL_KIND: u8 = 3;
@@ -42,6 +45,28 @@ pub fn push_varint(bytes: &mut Vec<u8>, mut number: u64) {
         number >>= 7;
     }
     bytes.push(number as u8);
+}
+
+/// A number as a varint: groups of 7 bits, lowest first; the top bit is set in all bytes but the last.
+#[pyfunction]
+fn encode_varint(python: Python<'_>, number: u64) -> Bound<'_, PyBytes> {
+    let mut bytes = Vec::with_capacity(LONGEST_VARINT);
+    push_varint(&mut bytes, number);
+    PyBytes::new(python, &bytes)
+}
+
+/// The number of a varint that begins at an offset, and the offset after it.
+#[pyfunction]
+#[pyo3(signature = (source, offset = 0))]
+fn decode_varint(python: Python<'_>, source: &[u8], offset: usize) -> PyResult<(u64, usize)> {
+    let mut number = 0;
+    for (place, &byte) in source.iter().enumerate().skip(offset).take(LONGEST_VARINT) {
+        number |= u64::from(byte & 0x7f) << (7 * (place - offset));
+        if byte < 0x80 {
+            return Ok((number, place + 1));
+        }
+    }
+    Err(corrupt(python, "unfinished varint", Some(offset), "a byte below 0x80", "none"))
 }
 
 pub fn crc32(bytes: &[u8], seed: u32) -> u32 {
@@ -328,5 +353,7 @@ fn put_cells<'py>(
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RecordEncoder>()?;
     module.add_function(wrap_pyfunction!(sort_fields, module)?)?;
+    module.add_function(wrap_pyfunction!(encode_varint, module)?)?;
+    module.add_function(wrap_pyfunction!(decode_varint, module)?)?;
     module.add_function(wrap_pyfunction!(put_cells, module)?)
 }

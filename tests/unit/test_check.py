@@ -1,0 +1,86 @@
+"""`check`: rows that native code finds sound are those in which a look one by one finds nothing."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from pages import page, words
+
+import docstore
+from docstore import Page, Policy
+from docstore.dedup.index import TABLE
+from docstore.model.format import POSTING_BODY, POSTING_TEXT, SEGMENT_DIRECTORY, SEGMENT_HEADER_BYTES
+from docstore.model.types import DeleteCells, Durability, RowMutations, VerdictKind
+from docstore.reports.check import check
+from docstore.storage.reports import Finding
+from docstore.store import DocumentStore
+
+T0 = 1_700_000_000_000_000
+HOURS = 3_600_000_000
+
+
+def crawl() -> list[Page]:
+    """Pages of all shapes that a check tells apart: copies, near copies, visits, errors, short and blank bodies."""
+    pages = []
+    for number in range(60):
+        text = " ".join(words(number % 40, 30 if number % 7 == 0 else 120))
+        body = page(f"{text} once more" if number % 5 == 0 else text, f"Title {number % 40}")
+        status = 404 if number % 11 == 0 else 200
+        pages.append(Page(f"https://h{number % 9}.example/{number}", body, status, (), T0 + number * 1000))
+    pages += [Page(one.url, one.body, one.status, (), one.fetched_at + HOURS) for one in pages[:20]]
+    pages += [Page(one.url, one.body + b"<p>more</p>", 200, (), one.fetched_at + 2 * HOURS) for one in pages[:9]]
+    pages.append(Page("https://blank.example/", b" \n", 200, (), T0))
+    return pages
+
+
+def filled(path: Path) -> None:
+    with docstore.open(path, create=True) as store:
+        list(store.put_pages(crawl()[:50]))
+        list(store.put_pages(crawl()[50:], policies={VerdictKind.EXACT: Policy.REFERENCE}))
+
+
+def both_ways(store: DocumentStore) -> tuple[list[Finding], list[Finding]]:
+    """What a check finds, and what it finds without native code."""
+    values = store.opened.values
+    found = sorted(check(store.opened))
+    values.check_rows = None
+    return found, sorted(check(store.opened))
+
+
+def test_a_sound_store_has_no_findings_either_way(tmp_path: Path) -> None:
+    filled(tmp_path / "s")
+    with docstore.open(tmp_path / "s") as store:
+        assert both_ways(store) == ([], [])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_damaged_records_are_found_either_way(tmp_path: Path, seed: int) -> None:
+    filled(tmp_path / "s")
+    chance = random.Random(seed)
+    (segment,) = (tmp_path / "s" / SEGMENT_DIRECTORY).iterdir()
+    content = bytearray(segment.read_bytes())
+    for _ in range(4):
+        content[chance.randrange(SEGMENT_HEADER_BYTES, len(content))] ^= 1 << chance.randrange(8)
+    segment.write_bytes(content)
+    with docstore.open(tmp_path / "s") as store:
+        found, expected = both_ways(store)
+    assert found == expected
+    assert found
+
+
+@pytest.mark.parametrize("kind", [POSTING_BODY, POSTING_TEXT])
+def test_missing_postings_are_found_either_way(tmp_path: Path, kind: int) -> None:
+    filled(tmp_path / "s")
+    with docstore.open(tmp_path / "s") as store:
+        engine = store.opened.engine
+        rows = list(engine.scan(TABLE, bytes((kind,)), bytes((kind + 1,))))[::7]
+        gone = [
+            RowMutations(TABLE, row.row_key, [DeleteCells(cell.family, cell.qualifier) for cell in row.cells])
+            for row in rows
+        ]
+        engine.mutate_rows(gone, Durability.NONE)
+        found, expected = both_ways(store)
+    assert found == expected
+    assert len(found) >= len(rows) // 2
