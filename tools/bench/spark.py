@@ -116,7 +116,7 @@ class Observed:
     """
 
     wall: float = 0.0
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     memory: Counter[str] = field(default_factory=Counter)
 
     @classmethod
