@@ -311,12 +311,13 @@ class TakesLong(Exception):
 
 
 class DocumentReader:
-    """Reads documents.  Thread-safe, as the table and Bodies are.
+    """Reads documents.  Thread-safe, because the table and the values are.
 
     Args:
         table: of pages.
-        values: where values are.
-        most_bytes: of a capture's values, uncompressed: `get` raises TakesLong for others.  None for no bound.
+        values: of the backend.
+        most_bytes: the most uncompressed bytes of a capture's values.  For a larger capture `get` raises TakesLong.
+            None for no bound.
     """
 
     def __init__(self, table: Table, values: Values, *, most_bytes: int | None = None) -> None:
