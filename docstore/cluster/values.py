@@ -345,7 +345,7 @@ class CellValues:
         ]
         return row._replace(mutations=[*row.mutations, *cells]) if cells else row
 
-    def drop_placed(self) -> None:
+    def drop_values(self) -> None:
         """Drop all pending cells, after a commit or when the batch is dropped."""
         self._pending.clear()
 

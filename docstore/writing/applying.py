@@ -93,11 +93,11 @@ class DuplicateApplier:
             try:
                 applied = [self._apply(pointer, of, policy, kinds, needed, plan) for pointer, of in pairs]
                 if dry_run:
-                    side.committer.drop_placed()
+                    side.committer.drop_values()
                 elif plan.rows:
                     side.committer.commit(plan)
             except BaseException:
-                side.committer.drop_placed()
+                side.committer.drop_values()
                 raise
         return applied
 
@@ -352,7 +352,7 @@ class Repairer:
             }
             row = self._table.replacement(row_key, old, old._replace(columns=columns))
             if row is None:
-                self._side.committer.drop_placed()
+                self._side.committer.drop_values()
                 return False
             self._side.committer.commit(Plan([row]))
         return True

@@ -158,7 +158,7 @@ class PageDeleter:
                     changed.update(self._without_crawl(label, waiting, links, plan))
                     self._committer.commit(plan)
                 except BaseException:
-                    self._committer.drop_placed()
+                    self._committer.drop_values()
                     raise
         return len(changed)
 

@@ -462,7 +462,7 @@ class Sequencer:
                         writes.append(write)
                 self._commit(view.batch)
             except BaseException as error:
-                self._committer.drop_placed()
+                self._committer.drop_values()
                 view.drop()
                 return [result_of(write) for write in writes[:committed]], error
         return [result_of(write) for write in writes], None
