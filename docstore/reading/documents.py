@@ -1,6 +1,11 @@
 """Rows as documents: what `get` returns, built from the cells of a page's row, and which row answers a URL.
 
 Only the requested families are read, and only values that are shown are fetched.
+
+The newest capture of a row is nearly always a stored page, which no policy hides.  Then `get` takes one look-up of the
+record, and one call of native code for its values (`Values.fill`).  Otherwise `Table.newest_capture` finds the live
+capture, and `assemble` fetches its values.  If compaction has moved a value meanwhile, the row is looked up again
+(`through_moves`).
 """
 
 from __future__ import annotations

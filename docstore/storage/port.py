@@ -1,7 +1,16 @@
 """The storage port: the interface of a backend.
 
-Types only, which a reader of pages does not load.  A backend is one package: `tablets/` is the local one, in a
-directory.  It offers:
+Types only, which a reader of pages does not load.  A backend is one package.  "Go to definition" leads from `store.py`
+to the protocols here; the classes behind them are in the package:
+
+    protocol     in a directory: `tablets/`             in HBase: `cluster/`
+    Backend      layout.py: LocalBackend                backend.py: HBaseBackend
+    Values       values.py: LocalValues                 values.py: CellValues
+    Committer    commit.py: LocalCommitter              commit.py: SlotCommitter
+    Engine       engines/leveldb.py: LevelDBEngine      engine.py: HBaseEngine
+    GroupWriter  docstore/writing/writer.py: Sequencer  writer.py: HBaseWriter
+
+A backend offers:
 
     rows         `engine`: cells by row; read at any time, written only by plans
     values       `values`: long values
@@ -38,7 +47,8 @@ from docstore.storage.writes import Prepared
 
 Result = TypeVar("Result")
 Follower = Callable[[Sequence[RowMutations], bool], None]
-"""Called after each commit, with its rows and whether they are known to be applied; if not, some of them may be."""
+"""Called after each commit with its rows and `is_sure`: True if all of them are known to be applied, False if some may
+be."""
 
 
 class Values(Protocol):

@@ -169,16 +169,17 @@ class LocalBackend:
         prune: Callable[[], int],
         *,
         tablets: Sequence[int] | None,
+        level: str,
+        full: bool,
         dry_run: bool,
-        **options: Any,
+        on_progress: Progress | None,
     ) -> CompactionReport:
         """See `Backend`."""
         from docstore.tablets.compaction.job import Compaction
 
         assert isinstance(committer, LocalCommitter)
-        compaction = Compaction(self, table, committer, prune, **options)
-        report: CompactionReport = compaction.run(tablets, dry_run=dry_run)
-        return report
+        compaction = Compaction(self, table, committer, prune, level=level, full=full, on_progress=on_progress)
+        return compaction.run(tablets, dry_run=dry_run)
 
     def backup(self, committer: port.Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
         """See `Backend`."""
