@@ -24,9 +24,9 @@ from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import PutResult, ReadSpec, RowMutations, VerdictKind
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend
-from docstore.storage.table import FIRST_RECORDS, Table
+from docstore.storage.table import FIRST_RECORDS, PAGES, Table
 from docstore.storage.writes import Prepared, Write
-from docstore.writing.batch import BATCH_ANCHORS, PAGES, Batch, View, counts_of_writes
+from docstore.writing.batch import BATCH_ANCHORS, Batch, View, counts_of_writes
 from docstore.writing.encode import Encoder
 from docstore.writing.judge import Policies, judge
 from docstore.writing.writer import result_of, row_of

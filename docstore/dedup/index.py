@@ -216,7 +216,7 @@ class TextIndex(Protocol):
         """Mutations to write with a batch in addition to its rows."""
         return []
 
-    def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
+    def follow(self, rows: Sequence[RowMutations], is_sure: bool) -> None:
         """After a commit: look-ups include its postings; see `Committer.followers`."""
         return
 
@@ -645,7 +645,7 @@ class HashIndex:
         """Mutations to write with a batch."""
         return new.mutations() + self._texts.log(new)
 
-    def follow(self, written: Sequence[RowMutations], known: bool) -> None:
+    def follow(self, written: Sequence[RowMutations], is_sure: bool) -> None:
         """After a commit: update the cached postings that it changed; see `Committer.followers`."""
         rows, absent = self._rows, self._absent
         for table, row_key, mutations in written:
@@ -661,13 +661,13 @@ class HashIndex:
                 continue
             if row_key in absent:
                 absent.remove(row_key)
-                if known and row_key[0] == POSTING_TEXT:  # later pages may be near to it; few bodies come again
+                if is_sure and row_key[0] == POSTING_TEXT:  # later pages may be near to it; few bodies come again
                     rows.put(row_key, (added[:POINTER_SLICE], {}))
             if cached is None:
                 continue
             removed = {mutation.qualifier for mutation in mutations if isinstance(mutation, DeleteCells)}
             first, by_condition = cached
-            if not known or (removed and len(first) == POINTER_SLICE):
+            if not is_sure or (removed and len(first) == POINTER_SLICE):
                 rows.drop(row_key)  # the row may continue after the cached part
                 continue
             first = _first_of(first, added)

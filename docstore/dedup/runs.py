@@ -316,7 +316,7 @@ class RunIndex(TextIndex):
             self._is_committing = True
             return [_log_row(self._next, posted.log(self._durable_end, RUN_LOG_CELL_TEXTS))]
 
-    def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
+    def follow(self, rows: Sequence[RowMutations], is_sure: bool) -> None:
         """See `TextIndex`: the row of the log has the postings of the commit."""
         with self._lock:
             for table, row_key, mutations in rows:
@@ -330,7 +330,7 @@ class RunIndex(TextIndex):
                 if number not in self._log:  # else the runs were opened again, and the row was replayed
                     self._next = number + 1
                     self._log.append(number)
-                    if known:
+                    if is_sure:
                         cells = [cell.value for cell in mutations if isinstance(cell, SetCell)]
                         self._logged_durable, _ = docstore_native.decode_varint(cells[0])
                         self._take(number, cells)

@@ -30,7 +30,7 @@ from docstore.model.types import (
     checked_spec,
 )
 from docstore.storage.engine import Plan, ScannedRow
-from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table, changed
+from docstore.storage.table import PAGES, TIMESTAMP_STEP_MICROS, Table, changed
 from docstore.storage.values import READ_AHEAD_BYTES, raw_bytes_of
 
 if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
@@ -295,7 +295,7 @@ class CellStore:
         rows: set[bytes] = set()
 
         def follow(written: Sequence[RowMutations], _: bool) -> None:
-            rows.update(row.row_key for row in written if row.table == "pages")
+            rows.update(row.row_key for row in written if row.table == PAGES)
 
         if self._committer.many_writers or self._table.ages_captures:
             yield None
@@ -353,7 +353,7 @@ class CellStore:
     # --- pieces
 
     def _commit(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
-        self._committer.commit(Plan([RowMutations("pages", key, self._placed(key, given)) for key, given in rows]))
+        self._committer.commit(Plan([RowMutations(PAGES, key, self._placed(key, given)) for key, given in rows]))
 
     def _compact_deleted(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
         """After a delete: see `Engine.compact_deleted`; the caller holds no lock, other writers go on."""

@@ -125,15 +125,15 @@ class BaseRows:
         """
         changed: dict[bytes, bytes | None] = {}
         """By commits during the scan."""
-        is_sure = True
+        is_complete = True
 
-        def follow(written: Sequence[RowMutations], known: bool) -> None:
-            nonlocal is_sure
+        def follow(written: Sequence[RowMutations], is_sure: bool) -> None:
+            nonlocal is_complete
             for row in written:
                 if row.table == TABLE:
                     changed[row.row_key] = next((one.value for one in row.mutations if isinstance(one, SetCell)), None)
-            if not known and changed:
-                is_sure, self._cached = False, None
+            if not is_sure and changed:
+                is_complete, self._cached = False, None
                 self._names.clear()
             elif self._cached is not None:
                 apply()
@@ -154,7 +154,7 @@ class BaseRows:
             names = {value: name for name, value in rows.items()}
             with lock:
                 apply()
-                if is_sure:
+                if is_complete:
                     self._cached, self._names = rows, names
             yield
         finally:

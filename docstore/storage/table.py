@@ -51,6 +51,8 @@ from docstore.storage.captures import (
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
 from docstore.storage.values import encode_inline
 
+PAGES = "pages"
+"""The engine's table of pages: one row for each URL."""
 TIMESTAMP_STEP_MICROS = 1000
 CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup", NOTE_FAMILY))
 """Families whose columns are a view of capture records and of later columns."""
@@ -704,4 +706,4 @@ def declared_families(schema: Schema) -> dict[str, ColumnFamily]:
 def pages_table(engine: Engine, schema: Schema, clock: Callable[[], int], same_value: SameValue) -> Table:
     """The table of pages of a store, with the families and policies of its schema."""
     families, captures, bodies = declared_families(schema), schema.captures, schema.bodies
-    return Table(engine, "pages", families, clock, same_value, captures=captures, bodies=bodies)
+    return Table(engine, PAGES, families, clock, same_value, captures=captures, bodies=bodies)

@@ -349,7 +349,7 @@ class ScopeRows:
             self._rows = {row.row_key: cell.value for row in rows for cell in row.cells}
         return self._rows.get(row_key)
 
-    def follow(self, written: Sequence[RowMutations], known: bool) -> None:
+    def follow(self, written: Sequence[RowMutations], is_sure: bool) -> None:
         """See `LocalCommitter.followers`."""
         for table, row_key, mutations in written:
             if self._rows is not None and table == "meta" and row_key.startswith(DICTIONARY_ROW_PREFIX):
@@ -357,7 +357,7 @@ class ScopeRows:
                 for one in mutations:
                     if isinstance(one, SetCell):
                         self._rows[row_key] = one.value
-                if not known:
+                if not is_sure:
                     self._rows = None
 
 

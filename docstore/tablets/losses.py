@@ -23,7 +23,7 @@ from docstore.storage.bases import BaseRows, freed_row
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, delete_of
 from docstore.storage.reports import Finding
-from docstore.storage.table import is_later
+from docstore.storage.table import PAGES, is_later
 from docstore.storage.unreadable import RESTORE, shown_column
 from docstore.storage.values import parse_cell_value
 from docstore.tablets.manifest import Manifest
@@ -32,7 +32,6 @@ from docstore.tablets.segment import Recovery, ValueLog
 
 BATCH_ROWS = 256
 _META = "meta"
-_PAGES = "pages"
 _FAMILY = "m"
 _VERSION = b"version"
 _COMMITS = b"commits"
@@ -109,7 +108,7 @@ def drop_lost(engine: Engine, bodies: ValueLog, manifest: Manifest, recovery: Re
             if record.codec == CODEC_ZSTD_DELTA and record.related in bases:
                 deltas.add(ref)
     rows: list[RowMutations] = []
-    for row in engine.scan(_PAGES):
+    for row in engine.scan(PAGES):
         rows += _drop_of_row(row.row_key, row.cells, is_lost, found)
         if len(rows) >= BATCH_ROWS:
             engine.mutate_rows(rows, Durability.SYNC)
@@ -149,7 +148,7 @@ def _drop_of_row(
     for timestamp, columns in lost.items():
         value = msgpack.packb((timestamp, row_key, columns, found))
         entries.append(SetCell(_FAMILY, _VERSION + timestamp.to_bytes(8, "big") + row_key, 0, value))
-    return [RowMutations(_META, LOST_ROW, entries), RowMutations(_PAGES, row_key, drops)]
+    return [RowMutations(_META, LOST_ROW, entries), RowMutations(PAGES, row_key, drops)]
 
 
 def _now() -> int:

@@ -32,9 +32,9 @@ from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import Base, base_row, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
 from docstore.storage.engine import Plan
+from docstore.storage.table import PAGES
 from docstore.storage.values import INLINE_TAG, is_ref
 from docstore.storage.writes import Prepared, Write
-from docstore.writing.batch import PAGES
 from docstore.writing.judge import stored_as
 from docstore.writing.maintenance import MADE_AGAIN
 from docstore.writing.writer import WriteSide

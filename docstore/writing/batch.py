@@ -36,14 +36,12 @@ from docstore.storage.bases import TABLE as BASES
 from docstore.storage.cache import LruCache, Memory
 from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture
 from docstore.storage.port import Backend, Values
-from docstore.storage.table import NONE_PENDING, TIMESTAMP_STEP_MICROS, Pending, Table
+from docstore.storage.table import NONE_PENDING, PAGES, TIMESTAMP_STEP_MICROS, Pending, Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, encode_inline, is_ref, raw_bytes_of
 from docstore.storage.writes import ANCHOR_FAMILY, Prepared, Write
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
-PAGES = "pages"
-"""Table of pages."""
 PORTION_PAGES = 32
 """Pages of a batch that are judged together.  After them, a long request lets the short ones that wait go first."""
 BATCH_ANCHORS = 20_000
@@ -192,10 +190,10 @@ class Bases:
         self._new_rows = {base.name: base.cell_value for base in needed if not self._rows.get(base.name)}
         return [base_row(name, cell_value) for name, cell_value in self._new_rows.items()]
 
-    def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
+    def follow(self, rows: Sequence[RowMutations], is_sure: bool) -> None:
         """After a commit: update the cached rows; see `Committer.followers`."""
         changed = {row.row_key for row in rows if row.table == BASES}
-        if not known or changed - self._new_rows.keys():
+        if not is_sure or changed - self._new_rows.keys():
             self.clear()  # compaction may have moved or freed bases
         else:
             for name in changed:
@@ -245,14 +243,14 @@ class TakenTimes:
         same = run.at.get(checksum, [])
         return min([run.end, *same[(place := bisect_left(same, timestamp)) : place + 1]])
 
-    def follow(self, row_key: bytes, mutations: Iterable[Mutation], known: bool) -> None:
+    def follow(self, row_key: bytes, mutations: Iterable[Mutation], is_sure: bool) -> None:
         """A commit has changed the captures of a row; see `Committer.followers`."""
         run = self._runs.get(row_key)
         for cell in () if run is None else mutations:
             if not isinstance(cell, SetCell):
                 self._runs.drop(row_key)
             elif run is not None and cell.family == CAPTURE_FAMILY and cell.timestamp >= run.end:
-                if known and cell.timestamp == run.end:
+                if is_sure and cell.timestamp == run.end:
                     run.add(decode_capture(cell.timestamp, cell.value).checksum)
                 else:
                     self._runs.drop(row_key)
@@ -521,10 +519,10 @@ class View(StoredPages):
         self._rows.clear()
         self.bases.clear()
 
-    def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
+    def follow(self, rows: Sequence[RowMutations], is_sure: bool) -> None:
         """After a commit: update the caches by key; see `Committer.followers`."""
-        self.index.follow(rows, known)
-        self.bases.follow(rows, known)
+        self.index.follow(rows, is_sure)
+        self.bases.follow(rows, is_sure)
         absent = self.batch.absent
         for table, row_key, mutations in rows:
             if table != PAGES:
@@ -535,7 +533,7 @@ class View(StoredPages):
             if row_key in self._rows:
                 self._rows.drop(row_key)
             if self._times is not None:
-                self._times.follow(row_key, mutations, known)
+                self._times.follow(row_key, mutations, is_sure)
 
 
 COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH})

@@ -43,9 +43,9 @@ from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer
-from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
+from docstore.storage.table import PAGES, TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import is_absent
-from docstore.writing.batch import PAGES, counts_of
+from docstore.writing.batch import counts_of
 
 MAX_CACHED_BASE_BYTES = 32 << 20
 RECORD_COLUMNS = frozenset(CAPTURE_FIELDS.values())

@@ -64,10 +64,10 @@ from docstore.storage.captures import CaptureRecord, sound_records, without_craw
 from docstore.storage.engine import Engine, Plan
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.schema import META_FAMILY
-from docstore.storage.table import LATER_FAMILIES, TIMESTAMP_STEP_MICROS, Table, is_later
+from docstore.storage.table import LATER_FAMILIES, PAGES, TIMESTAMP_STEP_MICROS, Table, is_later
 from docstore.storage.values import INLINE_TAG, encode_inline, raw_bytes_of
 from docstore.storage.writes import ANCHOR_FAMILY, Anchor
-from docstore.writing.batch import PAGES, counts_of
+from docstore.writing.batch import counts_of
 from docstore.writing.prepare import outgoing
 
 SLICE_POSTINGS = 256

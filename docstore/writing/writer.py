@@ -41,9 +41,9 @@ from docstore.reading.index import open_texts
 from docstore.storage.captures import CaptureRecord
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer, GroupWriter, Values
-from docstore.storage.table import Table
+from docstore.storage.table import PAGES, Table
 from docstore.storage.writes import Prepared, Write
-from docstore.writing.batch import PAGES, PORTION_PAGES, Batch, View, counts_of_writes
+from docstore.writing.batch import PORTION_PAGES, Batch, View, counts_of_writes
 from docstore.writing.encode import Encoder
 from docstore.writing.judge import Policies, judge
 from docstore.writing.maintenance import PageDeleter, Poster, prune

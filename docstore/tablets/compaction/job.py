@@ -41,7 +41,7 @@ from docstore.storage.captures import sound_records
 from docstore.storage.engine import Plan
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
-from docstore.storage.table import Table
+from docstore.storage.table import PAGES, Table
 from docstore.storage.values import raw_bytes_of
 from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.compaction.encoding import (
@@ -52,7 +52,7 @@ from docstore.tablets.compaction.encoding import (
     Relatives,
     make_dictionaries,
 )
-from docstore.tablets.compaction.relocation import PAGES, Relocator
+from docstore.tablets.compaction.relocation import Relocator
 from docstore.tablets.compaction.segments import (
     SMALL_GARBAGE_BYTES,
     LiveData,
@@ -61,11 +61,11 @@ from docstore.tablets.compaction.segments import (
     Selection,
     Usage,
     find_live_data,
-    left_alone,
     needed,
     refs_among,
     removable,
     segment_of,
+    segments_to_skip,
 )
 from docstore.tablets.dictionaries import TabletDictionaries, checksums_in_use
 from docstore.tablets.layout import LocalBackend
@@ -187,8 +187,8 @@ class Compaction:
         report.old_bytes = sum(row.committed_bytes for row in rows)
         report.live_bytes = sum(life.live_bytes for life in live_data.segments.values())
         named = NamesBySegment(opened.manifest, self._bodies)
-        alone, _ = left_alone(rows, self._selection(chosen), live_data, named, opened.manifest.next_segment)
-        report.skipped_segments = len(alone)
+        skipped, _ = segments_to_skip(rows, self._selection(chosen), live_data, named, opened.manifest.next_segment)
+        report.skipped_segments = len(skipped)
 
     # --- the run
 
@@ -208,15 +208,14 @@ class Compaction:
         chosen = [tablet for tablet in opened.manifest.tablets() if whole or tablet.number in numbers]
         selection = self._selection(chosen, full=bool(purged))
         before = set(opened.dictionaries.names())
-        alone, marks_number = left_alone(rows, selection, live_data, named, first_new)
-        report.skipped_segments = len(alone)
-        found = [row for row in rows if row.number not in alone]
-        old, live_bytes, left_bytes = self._fitting(found, live_data)
-        alone = {row.number for row in rows} - old
+        skipped, marks_number = segments_to_skip(rows, selection, live_data, named, first_new)
+        report.skipped_segments = len(skipped)
+        to_empty = [row for row in rows if row.number not in skipped]
+        old, live_bytes, left_bytes = self._fitting(to_empty, live_data)
         report.old_bytes = sum(row.committed_bytes for row in rows if row.number in old)
         self._total_bytes = report.old_bytes
         try:
-            moves = self._move_all(chosen, rows, alone, first_new, purged=bool(purged))
+            moves = self._move_all(chosen, rows, old, first_new, purged=bool(purged))
         except StorageError as error:
             if error.errno in FULL_DISK:  # what stays has to leave room to open the store
                 with suppress(StorageError):
@@ -346,7 +345,7 @@ class Compaction:
         return Selection(tablets, {tablet.number for tablet in chosen}, levels, most)
 
     def _move_all(
-        self, chosen: Sequence[Tablet], rows: Sequence[SegmentRow], alone: set[int], first_new: int, *, purged: bool
+        self, chosen: Sequence[Tablet], rows: Sequence[SegmentRow], old: set[int], first_new: int, *, purged: bool
     ) -> list[CompactionReport]:
         """Move the values of the tablets that are in old segments; each tablet by a thread of its own.
 
@@ -354,7 +353,6 @@ class Compaction:
         one thread.  A page of another tablet can be a base whether that tablet is moved before, later or meanwhile.
         """
         opened = self._opened
-        old = {row.number for row in rows} - alone
         codec = self._level.codec()
         copies = not (self._level.compares or self._full or purged)
         moved_shared: dict[bytes, tuple[bytes, bytes]] = {}
@@ -378,7 +376,7 @@ class Compaction:
                 stop=stop,
             )
             is_part = any(
-                row.tablet == tablet.number or not (row.tablet or row.level) for row in rows if row.number in alone
+                row.tablet == tablet.number or not (row.tablet or row.level) for row in rows if row.number not in old
             )
             dictionaries = TabletDictionaries(
                 tablet,

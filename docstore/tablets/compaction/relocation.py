@@ -39,11 +39,12 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
-from docstore.storage.bases import TABLE, Base, NewValue, base_row, value_name
+from docstore.storage.bases import TABLE as BASES
+from docstore.storage.bases import Base, NewValue, base_row, value_name
 from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import Plan, ScannedRow, all_cells, delete_of
 from docstore.storage.reports import CompactionReport
-from docstore.storage.table import Table
+from docstore.storage.table import PAGES, Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import (
     INLINE_TAG,
@@ -64,7 +65,6 @@ from docstore.tablets.manifest import Tablet
 from docstore.tablets.record import CODEC_NAMES, Record, body_ref, decode_ref
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
 
-PAGES = "pages"
 SLICE_CELLS = 1000
 APPLY_MOVES = 256
 """Refs swapped under one hold of the lock: those of about 100 rows, or some of a row with very many captures."""
@@ -511,7 +511,7 @@ class Relocator:
                 for planned in batch:
                     self._apply(planned, rows)
                 if rows:
-                    bases_first = sorted(rows.items(), key=lambda row: row[0][0] != TABLE)
+                    bases_first = sorted(rows.items(), key=lambda row: row[0][0] != BASES)
                     self._commit(Plan([RowMutations(*key, mutations) for key, mutations in bases_first]))
 
     def _apply(self, planned: PlannedRow, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
@@ -588,7 +588,7 @@ class Relocator:
     def _make_base(self, name: bytes, cell_value: bytes, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
         """Set the cell value of a base; any record of the same bytes will do."""
         self._base_rows.retired.discard(name)
-        rows[TABLE, name] = list(base_row(name, cell_value).mutations)
+        rows[BASES, name] = list(base_row(name, cell_value).mutations)
 
 
 def _moves_of(planned: PlannedRow) -> int:

@@ -26,11 +26,12 @@ from docstore.model.format import (
     SEGMENT_OF_MARKS,
 )
 from docstore.model.types import Cell, ReadSpec, RowMutations, SetCell
-from docstore.storage.bases import TABLE, BaseRows
+from docstore.storage.bases import TABLE as BASES
+from docstore.storage.bases import BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, all_cells
 from docstore.storage.files import AppendFile, Files
-from docstore.storage.table import Table
+from docstore.storage.table import PAGES, Table
 from docstore.storage.values import REF_TAG, parse_cell_value, raw_bytes_of
 from docstore.tablets.manifest import Manifest, Tablet
 from docstore.tablets.record import (
@@ -46,7 +47,6 @@ from docstore.tablets.segment import SegmentRow, ValueLog, encode_header
 
 WRITE_BYTES = 1 << 20
 """Bytes of one write call."""
-PAGES = "pages"
 SLICE_CELLS = 10_000
 SMALL_GARBAGE_BYTES = 4096
 """So much garbage is ignored, because header and marks of a segment count as garbage."""
@@ -195,7 +195,7 @@ class Usage:
     def add_written(self, rows: Iterable[RowMutations]) -> None:
         """Add the refs of rows that are committed during the scan of the rows."""
         for row in rows:
-            if row.table in (PAGES, TABLE):
+            if row.table in (PAGES, BASES):
                 for value in refs_among(Cell(*cell) for cell in row.mutations if isinstance(cell, SetCell)):
                     self._add(value)
                     self._written.add(value)
@@ -284,7 +284,7 @@ class Selection(NamedTuple):
     most_garbage: float
 
 
-def left_alone(
+def segments_to_skip(
     rows: Sequence[SegmentRow], selection: Selection, live_data: LiveData, named: NamesBySegment, run: int
 ) -> tuple[set[int], int]:
     """The segments that a run skips: they have little garbage, and nothing that must be removed.
@@ -296,18 +296,18 @@ def left_alone(
     Returns:
         The numbers, and the number for a segment of marks: `run`, the highest of all, or that of an earlier run.
     """
-    alone = {row.number for row in rows if _is_left_alone(row, selection, live_data, named)}
-    with_marks = [row.number for row in rows if named.marks(row)] if alone else []
+    skipped = {row.number for row in rows if _is_skipped(row, selection, live_data, named)}
+    with_marks = [row.number for row in rows if named.marks(row)] if skipped else []
     first = min(with_marks, default=run)
-    younger = [row for row in rows if row.number in alone and row.tablet and row.number > first]
+    younger = [row for row in rows if row.number in skipped and row.tablet and row.number > first]
     if younger:
         earlier = min(row.run for row in younger)
         if earlier > max(with_marks) and all(row.number != earlier for row in rows):
-            return alone, earlier
-    return alone - {row.number for row in younger if row.tablet in selection.chosen}, run
+            return skipped, earlier
+    return skipped - {row.number for row in younger if row.tablet in selection.chosen}, run
 
 
-def _is_left_alone(row: SegmentRow, selection: Selection, live_data: LiveData, named: NamesBySegment) -> bool:
+def _is_skipped(row: SegmentRow, selection: Selection, live_data: LiveData, named: NamesBySegment) -> bool:
     if row.level == SEGMENT_OF_MARKS:
         return True
     tablet = selection.tablets.get(row.tablet)
@@ -382,7 +382,7 @@ def removable(
         old: segments that the run emptied.
         staying: segments with refs, or that may not be removed.
         named: the names in each segment.
-        marks_number: of the segment for the marks; see `left_alone`.
+        marks_number: of the segment for the marks; see `segments_to_skip`.
     """
     of_marks = {row.number for row in rows if row.level == SEGMENT_OF_MARKS}
     values = {row.number for row in rows if row.number in staying and row.number < marks_number} - of_marks
