@@ -17,7 +17,7 @@ export CARGO_HOME := $(CURDIR)/$(VENV)/rust/cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 endif
 
-.PHONY: help demo wheel test-wheel test test-all crash-states soak bit-rot test-clients test-cluster load-cluster native-test lint size bench site clean
+.PHONY: help demo wheel test-wheel test test-all crash-states soak bit-rot fuzz test-clients test-cluster load-cluster native-test lint size bench site clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,14 @@ soak: $(STAMP)  ## kills, stops, full disks and upkeep against ledgers outside t
 
 bit-rot: $(STAMP)  ## flipped bytes, cut and removed files: right answers, or errors that say where (FLIPS=1000000 SEED=0)
 	$(BIN)/python -m tests.crash.rot --flips $(or $(FLIPS),1000000) --seed $(or $(SEED),0)
+
+fuzz: $(STAMP)  ## each fuzz target for so long; cargo-fuzz and a nightly toolchain for the native ones (SECONDS=60 SEED=0)
+	@$(SAYING) "installing atheris" $(BIN)/python -m pip install --quiet atheris
+	for target in archive wire stored log; do \
+		$(BIN)/python -m tests.fuzz $$target --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) || exit 1; done
+	for target in kernel codec index; do mkdir -p build/fuzz/$$target && (cd native && cargo +nightly fuzz run $$target \
+		../build/fuzz/$$target ../tests/fixtures/html -- -max_total_time=$(or $(SECONDS),60) -seed=$(or $(SEED),0) \
+		-max_len=8192 -timeout=25 -print_final_stats=1) || exit 1; done
 
 test-clients: $(STAMP)  ## web archive clients and a browser against the archive face; installs the clients, at most 10 minutes
 	timeout 600 $(BIN)/python -m pytest -q -rs tests/clients

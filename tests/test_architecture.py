@@ -11,12 +11,10 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from re import _constants, _parser  # type: ignore[attr-defined]
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from packaging.requirements import Requirement
-
-from tools.size import tree
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "docstore"
@@ -122,26 +120,22 @@ def package(module: str) -> str:
     return known[0]
 
 
-def nodes(root: ast.AST, *, in_functions: bool) -> Iterator[ast.AST]:
-    """All nodes of a tree; without those in functions, which do not run while the module is imported."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        for inner in ast.iter_child_nodes(node):
-            if in_functions or not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                waiting.append(inner)
+class Source(NamedTuple):
+    """What is asked of a module; its tree, of very many objects, is not kept.
+
+    Attributes:
+        docstring: if it has one.
+        imports: (line, module, whether only a function imports it, or a table names it) of every import.
+    """
+
+    docstring: str | None
+    imports: list[tuple[int, str, bool]]
 
 
 @functools.cache
-def imports(path: Path, *, later: bool = True) -> tuple[tuple[int, str], ...]:
-    """(line, module) of every import: they are knowledge, also those for the type checker, in functions and by name.
-
-    Args:
-        path: of the module.
-        later: also the imports in functions, and the names of modules in tables.
-    """
-    return tuple(read_imports(path, later))
+def source(path: Path) -> Source:
+    root = ast.parse(path.read_text(encoding="utf-8"))
+    return Source(ast.get_docstring(root), list(read_imports(root, path)))
 
 
 @functools.cache
@@ -150,18 +144,32 @@ def is_module(name: str) -> bool:
     return path.with_suffix(".py").exists() or path.with_suffix(".pyi").exists()
 
 
-def read_imports(path: Path, later: bool) -> Iterator[tuple[int, str]]:
+def read_imports(root: ast.Module, path: Path) -> Iterator[tuple[int, str, bool]]:
     known = {name for name, _ in modules()} - {"docstore"}
-    for node in nodes(tree(path), in_functions=later):
+    waiting: list[tuple[ast.AST, bool]] = [(root, False)]
+    while waiting:
+        node, later = waiting.pop()
+        later = later or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        waiting += ((inner, later) for inner in ast.iter_child_nodes(node))
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            yield from ((node.lineno, alias.name, later) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                yield node.lineno, inner if is_module(inner) else node.module
-        elif later and isinstance(node, ast.Constant) and node.value in known:
-            yield node.lineno, node.value
+                yield node.lineno, inner if is_module(inner) else node.module, later
+        elif isinstance(node, ast.Constant) and node.value in known:
+            yield node.lineno, node.value, True
+
+
+def imports(path: Path, *, later: bool = True) -> list[tuple[int, str]]:
+    """(line, module) of every import: they are knowledge, also those for the type checker, in functions and by name.
+
+    Args:
+        path: of the module.
+        later: also the imports in functions, and the names of modules in tables.
+    """
+    return [(line, name) for line, name, is_later in source(path).imports if later or not is_later]
 
 
 LOADED_LATER = {
@@ -276,6 +284,16 @@ def test_no_test_looks_at_the_clock() -> None:
         assert found is None, f"{path}: {found}"
 
 
+def test_unsafe_code_says_why_it_is_safe() -> None:
+    for path in (ROOT / "native").glob("*/src/**/*.rs"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        is_said_of_all = False
+        for number, line in enumerate(lines):
+            is_said_of_all |= "SAFETY, of every block here" in line
+            if re.match(r"\s*(?!//)[^/]*\bunsafe\b", line) and not is_said_of_all:
+                assert "SAFETY" in "".join(lines[max(0, number - 4) : number]), f"{path}:{number + 1}"
+
+
 def is_private(name: str) -> bool:
     return re.match("_[A-Za-z]", name) is not None and name not in PUBLIC_ALL_THE_SAME
 
@@ -288,9 +306,9 @@ MAY_BE_PRIVATE = re.compile(
 """Most files have none of these, and need not be parsed."""
 
 
-def private_names(source: str) -> Iterator[tuple[int, str]]:
+def private_names(text: str) -> Iterator[tuple[int, str]]:
     """(line, name) of private names of others that Python code reaches into; its own, of `self` and `cls`, it may."""
-    for node in ast.walk(ast.parse(source)) if MAY_BE_PRIVATE.search(source) else ():
+    for node in ast.walk(ast.parse(text)) if MAY_BE_PRIVATE.search(text) else ():
         names: list[str] = []
         if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") not in {"self", "cls"}:
             names = [node.attr]
@@ -318,7 +336,7 @@ def test_files_are_short_and_say_what_they_know() -> None:
         text = path.read_text(encoding="utf-8")
         lines = text.count("\n")
         assert lines <= LARGEST_FILE_LINES, f"{path}: {lines} lines"
-        assert ast.get_docstring(tree(path)), f"{module} does not say what it knows"
+        assert source(path).docstring, f"{module} does not say what it knows"
         assert path.stem not in {"utils", "util", "helpers", "common", "misc"}, path
 
 

@@ -53,40 +53,49 @@ def lines_of(paths: list[Path]) -> int:
     return sum(path.read_bytes().count(b"\n") for path in paths)
 
 
-def lines_of_code(paths: list[Path]) -> int:
-    """Lines of Python files together, without docstrings, comments and blank lines."""
-    return sum(map(_code_lines, paths))
+class _Facts(NamedTuple):
+    """What is counted of a file; its tree, of very many objects, is not kept."""
+
+    code_lines: int
+    classes: int
+    records: int
+    calls: Counter[str]
 
 
 @functools.cache
-def tree(path: Path) -> ast.Module:
-    """The tree of a file, which is parsed once for all figures and for all house rules."""
-    return ast.parse(path.read_bytes())
-
-
-@functools.cache
-def _nodes(path: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(tree(path)))
-
-
-@functools.cache
-def _code_lines(path: Path) -> int:
-    """How many lines of a file hold code.  A string that stands alone as a statement is a docstring."""
+def _facts(path: Path) -> _Facts:
+    """A string that stands alone as a statement is a docstring, and no code."""
     source = path.read_text("utf-8").split("\n")
     lines = {number for number, line in enumerate(source, 1) if line.strip() and not line.lstrip().startswith("#")}
     prose: set[int] = set()
-    for node in _nodes(path):
+    classes = records = 0
+    calls: Counter[str] = Counter()
+    for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)):
             lines.update(range(node.lineno, (node.end_lineno or 0) + 1))  # of a long text, blank lines count too
         elif isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str):
             prose.update(range(node.lineno, (node.end_lineno or 0) + 1))
-    return len(lines - prose)
+        elif isinstance(node, ast.Call):
+            calls[_name(node)] += 1
+        elif isinstance(node, ast.ClassDef):
+            classes += 1
+            records += bool(RECORDS.intersection(map(_name, (*node.bases, *node.decorator_list))))
+    return _Facts(len(lines - prose), classes, records, calls)
+
+
+def lines_of_code(paths: list[Path]) -> int:
+    """Lines of Python files together, without docstrings, comments and blank lines."""
+    return sum(_facts(path).code_lines for path in paths)
 
 
 def calls_of(name: str, paths: list[Path]) -> int:
     """How often Python files call a function of a name."""
-    nodes = (node for path in paths for node in _nodes(path))
-    return sum(isinstance(node, ast.Call) and _name(node) == name for node in nodes)
+    return sum(_facts(path).calls[name] for path in paths)
+
+
+def classes_of(paths: list[Path]) -> tuple[int, int]:
+    """Classes, and record types among them."""
+    return sum(_facts(path).classes for path in paths), sum(_facts(path).records for path in paths)
 
 
 def folder_of(path: Path) -> str:
@@ -99,13 +108,6 @@ def _name(node: ast.expr) -> str:
     while isinstance(node, ast.Call | ast.Subscript):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
-def classes_of(paths: list[Path]) -> tuple[int, int]:
-    """Classes, and record types among them."""
-    nodes = [node for path in paths for node in _nodes(path) if isinstance(node, ast.ClassDef)]
-    records = [node for node in nodes if RECORDS.intersection(map(_name, (*node.bases, *node.decorator_list)))]
-    return len(nodes), len(records)
 
 
 # --- one put

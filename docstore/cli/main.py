@@ -101,8 +101,8 @@ TOOLS = (
     Command("tool rebuild", "bring back a store whose engine/ is damaged", STORES, "docstore.cli.upkeep"),
     Command("tool reindex", "index pages that the detector cannot see", STORES, "docstore.cli.sweep"),
     Command("tool lsh", "choose bands for a similarity and a recall", STORES, "docstore.cli.tools"),
-    Command("tool plateau", "measure a page's tag curve and its plateau", STORES, "docstore.cli.tools"),
-    Command("tool fingerprint", "show how fingerprints of texts come about", STORES, "docstore.cli.tools"),
+    Command("tool plateau", "measure a page's tag curve and its plateau", PAGES, "docstore.cli.tools"),
+    Command("tool fingerprint", "show how fingerprints of texts come about", PAGES, "docstore.cli.tools"),
 )
 """Commands for experts, which `docstore tool --help` lists."""
 COMMANDS = (*(command for group in GROUPS.values() for command in group), *TOOLS)

@@ -28,15 +28,7 @@ def open_named(
 
     Commands with an option `--read-only` open a store without write permission for reading; others fail.
     """
-    read_only = getattr(args, "read_only", False)
-    store = open_or_attach(
-        args.store,
-        create=create,
-        schema=schema,
-        durability=durability,
-        read_only=read_only,
-        memory=getattr(args, "memory", None),
-    )
+    store = open_or_attach(args.store, create=create, schema=schema, durability=durability, **_options(args))
     if isinstance(store, DocumentStore):
         _warn(store)
     return store
@@ -66,17 +58,14 @@ def open_files(
         StoreUnavailable: another process holds the store.
     """
     refuse_server(args.store, why)
-    read_only = getattr(args, "read_only", False)
-    store = open_store(
-        args.store,
-        create=create,
-        schema=schema,
-        durability=durability,
-        read_only=read_only,
-        memory=getattr(args, "memory", None),
-    )
+    store = open_store(args.store, create=create, schema=schema, durability=durability, **_options(args))
     _warn(store)
     return store
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    """What a command has of the options of opening."""
+    return {"read_only": getattr(args, "read_only", False), "memory": getattr(args, "memory", None)}
 
 
 def refuse_server(address: str, why: str) -> None:

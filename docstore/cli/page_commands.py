@@ -510,3 +510,76 @@ def add_frontier_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--hosts", "list hosts: weight, stored pages, targets not stored")
     declare(parser, "--limit N", "most lines")
     arguments.add_store(parser, "one JSON object a line, with rank, in-links and number of lists", read_only=True)
+
+
+# --- docstore tool plateau
+
+PLATEAU_DESCRIPTION = """\
+Measure the tag curve of a page: tags so far by tokens so far, which are tags
+and words.  The plateau is the span with most tags outside and words inside.
+Prints this optimum, and the slope, tags per token, before, inside and after
+it; the same if a word counts c = all tags / all words; and the flat windows:
+slices without a tag, of --slice tokens, halved until there is one."""
+
+PLATEAU_EXAMPLES = """\
+docstore tool plateau https://example.com/
+docstore tool plateau --file page.html --json
+"""
+
+
+def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
+    declare(parser, "url URL?", "a stored page; https:// is added if the scheme is missing")
+    declare(parser, "--file PAGE.html", "a file of HTML in place of a stored page; - for stdin")
+    declare(parser, "--at TIME", "version at this time")
+    declare(parser, "--slice N", "tokens of the first slices (default: 64)", default=64)
+    arguments.add_store(parser, "the numbers, slopes and points of the curve, as one JSON object", read_only=True)
+
+
+# --- docstore tool fingerprint
+
+FINGERPRINT_DESCRIPTION = """\
+Show how the fingerprints of texts come about: words with weights and hashes,
+the vector and the simhash; n-grams, their hashes, and those that are 0 mod N;
+the min-wise sketch; bytes, sums of Adler-32 and checksums.  Several texts are
+compared.  This is a lesson, and needs no store.  The store's own simhash stands
+next to the lesson's.  It differs: it adds up 64-bit hashes of shingles of five
+words, not of words by their frequency, so that the order of words counts."""
+
+FINGERPRINT_EXAMPLES = """\
+docstore tool fingerprint --text 'Tropical fish' --adler-modulus 13
+docstore tool fingerprint page.txt --bits 64 --stop 'in the and' --json
+docstore tool fingerprint --text 'Jack London traveled to Oakland' --text 'to the city' --shingle-words 2
+docstore tool fingerprint old.txt new.txt --permutation 1,1,5 --permutation 3,1,5
+"""
+
+
+def add_fingerprint_arguments(parser: argparse.ArgumentParser) -> None:
+    declare(parser, "files FILE*", "a text in UTF-8; - for stdin")
+    declare(parser, "--text TEXT*", "a text in place of a file; may be repeated")
+    declare(parser, "--bits N", "of the hash of a word, and of the simhash: 1 to 64 (default: 8)", default=8)
+    declare(parser, "--stop WORDS", "words that do not count in the simhash, in one argument", default="")
+    declare(
+        parser,
+        "--hashes FILE",
+        "on each line a word or an n-gram and its hash, in place of MurmurHash3: binary with as many digits as --bits, "
+        "or decimal",
+    )
+    declare(parser, "--shingle-words N", "words in an n-gram (default: 3)", default=3)
+    declare(parser, "--mod N", "choose the n-grams whose hash is 0 modulo N (default: 4)", default=4)
+    declare(parser, "--sketch N", "minima of the sketch, with built-in permutations (default: 200)", default=200)
+    declare(
+        parser,
+        "--permutation A,B,P*",
+        "x -> (A x + B) mod P makes one minimum, in place of the built-in permutations; may be repeated",
+        _permutation,
+    )
+    declare(parser, "--adler-modulus N", "of the sums of Adler-32 (default: 65521)", default=65_521)
+    declare(parser, "--limit N", "most rows of each table (default: 20); --json gives all", default=20)
+    arguments.add_json(parser, "all of it as one JSON object: texts, and their pairs")
+
+
+def _permutation(text: str) -> tuple[int, ...]:
+    numbers = tuple(int(word) for word in text.split(",") if word.isascii() and word.isdigit())
+    if len(numbers) == 3 == text.count(",") + 1 and numbers[0] and numbers[2]:
+        return numbers
+    raise argparse.ArgumentTypeError(f"not A,B,P: {text!r}; write three whole numbers, such as 3,1,5")

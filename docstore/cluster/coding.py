@@ -58,12 +58,16 @@ SPLITS: Final[dict[str, tuple[bytes, ...]]] = {
     "meta": (),
     "pages": tuple(prefix.encode() for prefix in ("com,c", "com,g", "com,m", "com,s", "de", "io", "net", "org", "ru")),
     "bodies": _SPREAD[3::4],
-    "postings": (*(bytes((kind, first)) for kind in (1, 2, 3) for first in (0x00, 0x40, 0x80, 0xC0)), b"\x05"),
+    "postings": (
+        *(bytes((kind, first)) for kind, step in ((1, 0x80), (2, 0x80), (3, 0x20)) for first in range(0, 0x100, step)),
+        b"\x05",
+    ),
     CLAIMS_TABLE: _SPREAD[3::4],
     CHUNKS_TABLE: (),
 }
-"""First keys of the regions of a new table.  Keys of postings, claims and bodies are hashes after their kind; pages are
-split where the Web has many hosts, and HBase splits regions again as they grow."""
+"""First keys of the regions of a new table.  Keys of postings, claims and bodies are hashes after their kind, and most
+postings are of bands and fingerprints (kind 3); pages are split where the Web has many hosts, and HBase splits regions
+again as they grow."""
 
 
 def large_or_small(table: str, family: str) -> bytes:

@@ -1,9 +1,9 @@
 """Remove dangling postings while other processes write: see `PostingUpkeep`.
 
-A posting of a page is dangling if the page does not exist; a posting of a band, if its text has no posting of a page.
-So postings of pages are removed first, then those of bands.
+A posting of a page is dangling if the page does not exist; a posting of a text, under a band or a fingerprint, if its
+text has no posting of a page.  So postings of pages are removed first, then those of texts.
 
-A writer writes its postings before its page, and omits a band posting that exists.  So a page that is about to be
+A writer writes its postings before its page, and omits those of a text that exist.  So a page that is about to be
 written may need a posting that is removed here.  Therefore:
 
 1. A dangling posting is checked again after a grace period, in which most writers finish.

@@ -93,11 +93,8 @@ class HBaseWriter:
         view = self._view
         view.clear()
         self._engine.forget_ahead()
-        rows = [
-            (page.row_key, ReadSpec((CAPTURE_FAMILY,), until=page.timestamp + 1, cell_limit=FIRST_RECORDS))
-            for page in pages
-            if not page.error
-        ]
+        newest = ReadSpec((CAPTURE_FAMILY,), cell_limit=FIRST_RECORDS)
+        rows = [(page.row_key, newest) for page in pages if not page.error]
         judged = [page for page in pages if not (page.error or page.is_visit)]
         analyses = [page.analysis for page in judged]
         near = [analysis for analysis in analyses if analysis.text_checksum and len(analysis.band_keys)]

@@ -186,7 +186,7 @@ def decode_verdict(value: bytes) -> StoredVerdict:
         fields[0], fields[8], fields[10] = _KINDS[fields[0]], _PREVIOUS[fields[8]], VERDICT_STORED[fields[10]]
         fields[3], fields[9] = float(fields[3]), float(fields[9])
         return StoredVerdict(*fields)
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, LookupError) as error:
         raise CorruptionError(f"dedup:verdict does not decode: {error}") from error
 
 
@@ -387,7 +387,7 @@ def decode_note(value: bytes) -> dict[str, Any]:
     """The fields of a note with `version`; {} for other values, because any program may write notes."""
     try:
         fields = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return fields if isinstance(fields, dict) else {}
 

@@ -282,7 +282,9 @@ class _Sweep:
             policy, same_url, options.schema.title_rule, options.schema.near_threshold, self._fresh
         )
         roots_of = members.where("id = leader").select(F.col("id").alias("first"), "component")
-        pairs = verified.join(roots_of, "first").withColumnRenamed("first", "id")
+        # one row for all pairs of a text: a large family has hundreds for each
+        pairs = verified.groupBy("first").agg(F.collect_list(F.struct("second", "similarity")).alias("near"))
+        pairs = pairs.join(roots_of, "first").withColumnRenamed("first", "id")
         return (
             members.unionByName(pairs, allowMissingColumns=True)
             .repartition("component")

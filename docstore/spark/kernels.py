@@ -426,16 +426,23 @@ def clusters_of_components(rule: ClusterRule, batches: Batches) -> Iterator[Any]
 
     Args:
         rule: of clusters.
-        batches: versions with `leader`, `end` (the row that they declare) and `votes` (redirects to them), and pairs,
-            which have a `second`; sorted by component.
+        batches: versions with `leader`, `end` (the row that they declare) and `votes` (redirects to them), and rows
+            with `near`, which lists the pairs of an `id` as `second` and `similarity`; sorted by component.
     """
     for table in whole_groups(batches, "component"):
-        is_pair = pc.is_valid(table["second"])
-        pairs = table.filter(is_pair)
-        yield _places(rule, table.filter(pc.invert(is_pair)), pairs.sort_by([("id", "ascending")]))
+        has_pairs = pc.is_valid(table["near"])
+        lists = table.filter(has_pairs).select(["id", "near"]).combine_chunks()
+        yield _places(rule, table.filter(pc.invert(has_pairs)), _pairs_of(lists))
 
 
-def _places(rule: ClusterRule, table: Any, pairs: Any) -> Any:
+def _pairs_of(lists: Any) -> tuple[Numbers, Numbers, NDArray[np.float64]]:
+    """Both ends and the similarities of listed pairs."""
+    near = pc.list_flatten(lists["near"])
+    second, similarity = (pc.struct_field(near, name).to_numpy() for name in ("second", "similarity"))
+    return np.repeat(_numbers(lists, "id"), pc.list_value_length(lists["near"]).to_numpy()), second, similarity
+
+
+def _places(rule: ClusterRule, table: Any, pairs: tuple[Numbers, Numbers, NDArray[np.float64]]) -> Any:
     table = table.take(pc.sort_indices(table["id"]))
     numbers = _numbers(table, "id")
     count = len(numbers)
@@ -485,10 +492,17 @@ def _places(rule: ClusterRule, table: Any, pairs: Any) -> Any:
     )
 
 
-def _graph(rule: ClusterRule, table: Any, pairs: Any, numbers: Numbers, leader: Numbers, rows: Numbers) -> PairGraph:
-    first, second = (np.searchsorted(numbers, _numbers(pairs, name)) for name in ("id", "second"))
+def _graph(
+    rule: ClusterRule,
+    table: Any,
+    pairs: tuple[Numbers, Numbers, NDArray[np.float64]],
+    numbers: Numbers,
+    leader: Numbers,
+    rows: Numbers,
+) -> PairGraph:
+    first, second = (np.searchsorted(numbers, ends) for ends in pairs[:2])
     order = np.lexsort((second, first))
-    first, second, similarity = first[order], second[order], _numbers(pairs, "similarity")[order]
+    first, second, similarity = first[order], second[order], pairs[2][order]
     if rule.title_rule:
         titles, held, mostly_main = (table[name].to_pylist() for name in ("title", "held", "mostly_main"))
         row_keys = table["row_key"].to_pylist()

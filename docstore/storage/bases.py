@@ -110,12 +110,14 @@ class BaseRows:
         self._engine = engine
         self._cached: dict[bytes, bytes] | None = None
         """All rows, while a compaction runs."""
+        self._names: dict[bytes, bytes] = {}
+        """The same from cell value to name."""
 
     @contextmanager
     def cached(
         self, lock: AbstractContextManager[object], followers: set[Callable[[Sequence[RowMutations], bool], None]]
     ) -> Iterator[None]:
-        """Keep all rows in memory, some 200 bytes each: compaction looks up several names a value.
+        """Keep all rows in memory, some 400 bytes each: compaction looks up several names a value.
 
         Args:
             lock: the committer's.
@@ -132,35 +134,48 @@ class BaseRows:
                     changed[row.row_key] = next((one.value for one in row.mutations if isinstance(one, SetCell)), None)
             if not known and changed:
                 is_sure, self._cached = False, None
+                self._names.clear()
             elif self._cached is not None:
                 apply()
 
         def apply() -> None:
             for name, value in changed.items():
-                if value is None:
-                    rows.pop(name, None)
-                else:
-                    rows[name] = value
+                before = rows.pop(name, None)
+                if before is not None and names.get(before) == name:
+                    del names[before]
+                if value is not None:
+                    rows[name], names[value] = value, name
             changed.clear()
 
         with lock:
             followers.add(follow)
         try:
             rows = dict(self.scan())
+            names = {value: name for name, value in rows.items()}
             with lock:
                 apply()
-                self._cached = rows if is_sure else None
+                if is_sure:
+                    self._cached, self._names = rows, names
             yield
         finally:
             with lock:
                 followers.discard(follow)
-                self._cached = None
+                self._cached, self._names = None, {}
 
     def cell_value(self, name: bytes) -> bytes | None:
         """The cell value of a base; None if there is no base of that name."""
         if (cached := self._cached) is not None:
             return cached.get(name)
         return self._row(name)
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether all rows are in memory: only then `name_of` knows them."""
+        return self._cached is not None
+
+    def name_of(self, cell_value: bytes) -> bytes | None:
+        """The name of the base whose record has this cell value; None if it is no base, or if rows are not cached."""
+        return self._names.get(cell_value)
 
     def stored_value(self, name: bytes) -> bytes | None:
         """As `cell_value`, for readers: they see a page as it is written, and the rows in memory follow the commit."""

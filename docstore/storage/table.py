@@ -480,8 +480,9 @@ class Table:
         """
         families = tuple(sorted({CAPTURE_FAMILY, *others, *LATER_FAMILIES}))
         for row in self._engine.scan(self._name, start, end, ReadSpec(families, cell_limit=_SLICE_CELLS)):
-            cells = self.stored_row(row.row_key, ReadSpec(families)) if row.truncated else row.cells
-            yield ScannedRow(row.row_key, cells, truncated=False)
+            if row.truncated:
+                row = ScannedRow(row.row_key, self.stored_row(row.row_key, ReadSpec(families)), truncated=False)
+            yield row
 
     def row_captures(self, stored: Sequence[Cell]) -> Iterator[LiveCapture]:
         """The captures that the policies keep, newest first, from all cells of a row.

@@ -48,6 +48,7 @@ from docstore.sweep.kernels import LONG_TEXT_BYTES, equality, in_order
 
 _PLACED = (capture.CLUSTER, capture.CANONICAL_PAGE)
 PROGRESS_ROWS = 1000
+MARK_VERSIONS = 64
 _RULES = SimpleNamespace(
     deciding=[known.scheme for known in ALGORITHMS.values() if known.decides_alone],
     redirects=sorted(REDIRECT_STATUSES),
@@ -133,6 +134,7 @@ class Versions:
         redirected: (n,) int64 stored redirects of its own host that lead to it.
         stale: (row key, timestamp) of columns of an earlier sweep that belong to no version any more.
         state: BLAKE3 of everything that the result depends on, 16 bytes.
+        marks: row keys of every MARK_VERSIONS-th version: they are in memory, so that a search reads few others.
     """
 
     row_keys: Blobs
@@ -157,10 +159,13 @@ class Versions:
     redirected: Numbers
     stale: list[tuple[bytes, int]]
     state: bytes
+    marks: list[bytes]
 
     def find(self, row_key: bytes, timestamp: int) -> int:
         """The version of a row that was live at a time; -1 for none."""
-        number = bisect_left(self.row_keys, row_key)
+        end = bisect_left(self.marks, row_key) * MARK_VERSIONS
+        low, high = max(0, end - MARK_VERSIONS), min(end, len(self.row_keys))
+        number = bisect_left(self.row_keys, row_key, low, high)
         latest = -1
         while number < len(self.row_keys) and self.row_keys[number] == row_key:
             if self.timestamps[number] <= timestamp:
@@ -397,6 +402,7 @@ class _Reading:
             np.zeros(count, np.int64),
             self._stale,
             self._state.digest(16),
+            [self._row_keys[number] for number in range(0, count, MARK_VERSIONS)],
         )
         self._resolve(versions)
         return versions

@@ -5,7 +5,8 @@ table and log, leaves out damaged blocks and damaged records of logs, and writes
 replaces stays in `engine/lost/`.  Then it makes again what an open needs:
 
 - the schema, the identity and the secret of bands, of which FORMAT has a copy, and FORMAT itself;
-- rows of segments: a segment is committed up to the last record that a row names;
+- rows of segments: a segment is committed up to the last record that a row names, and has no row without that and a
+  file;
 - the index, at the next open.
 
 Nothing tells which rows the damaged blocks had.  So a rebuild records a loss, which `check` reports until it is
@@ -70,12 +71,12 @@ class RebuildReport(Plain):
 def rebuild(folder: Path) -> RebuildReport:
     """Rebuild LevelDB of a store, from what can be read of it.
 
-    A rebuild that was interrupted is begun again by the same call.
+    FORMAT is away meanwhile, so after an interruption the store is refused until the same call is made again.
 
     Raises:
         StoreUnavailable: there is no store, or another process holds it.
         UnsupportedFormat: the store was written by a newer docstore.
-        CorruptionError: the schema is lost, and its copy in FORMAT too.
+        CorruptionError: the schema or the identity is lost, and its copy in FORMAT too.
     """
     engine_folder, files, report = folder / ENGINE_DIRECTORY, Files(), RebuildReport()
     if not engine_folder.is_dir():
@@ -83,15 +84,19 @@ def rebuild(folder: Path) -> RebuildReport:
     lock = StoreLock(folder / LOCK_FILE, __version__)
     lock.acquire()
     try:
-        path = folder / FORMAT_FILE
-        content = files.read_whole(path) if files.exists(path) else b""
+        path, old = folder / FORMAT_FILE, folder / (FORMAT_FILE + ".old")
+        source = path if files.exists(path) else old
+        content = files.read_whole(source) if files.exists(source) else b""
         copy = decode_format(content)
         with suppress(CorruptionError):  # it is written again
             check_format(content, folder)
+        if files.exists(path):  # without FORMAT nothing opens the store before the loss is recorded
+            files.rename(path, old)
+            files.sync_folder(folder)
         rebuild_leveldb(engine_folder)
         (engine_folder / ROW_FILTER_FILE).unlink(missing_ok=True)  # it may be of an earlier state than the rows
         report.replaced = sum(1 for _ in (engine_folder / "lost").glob("*"))
-        engine = LevelDBEngine(engine_folder, create=True)
+        engine = LevelDBEngine(engine_folder)
         try:
             begun = SetCell(RUN_LOG_FAMILY, b"", 0, b"")
             engine.mutate_rows([rebuilt(), RowMutations("meta", RUN_REBUILD_ROW, [begun])], Durability.SYNC)
@@ -103,16 +108,15 @@ def rebuild(folder: Path) -> RebuildReport:
                     row = RowMutations("meta", row_key, [SetCell(META_FAMILY, qualifier, 0, copied)])
                     engine.mutate_rows([row], Durability.SYNC)
                     report.copied += 1
-            if not values[0]:
-                raise CorruptionError(
-                    "the store's schema is lost, and its copy too", path=str(path), remedy=SALVAGE_ROWS
-                )
+            if not values[0] or not values[1]:
+                what = "the store's schema or identity is lost, and its copy too"
+                raise CorruptionError(what, path=str(path), remedy=SALVAGE_ROWS)
             decode_schema(values[0])
             report.segments = _cover_refs(engine, ValueLog(files, folder / SEGMENT_DIRECTORY), files)
-            if copy is None:
-                files.replace_whole(path, encode_format(*values))
         finally:
             engine.close()
+        files.replace_whole(path, encode_format(*values))
+        old.unlink(missing_ok=True)
     finally:
         lock.release()
     return report
@@ -129,6 +133,10 @@ def _cover_refs(engine: Engine, bodies: ValueLog, files: Files) -> int:
     manifest = Manifest.load(engine)
     known = {row.number: row for row in manifest.segments()}
     changed = 0
+    for number in known.keys() - ends.keys():
+        if not files.exists(bodies.path(number)):  # its row was removed, and the block that says so is damaged
+            manifest.remove_segment(number, Durability.SYNC)
+            changed += 1
     for number, end in sorted(ends.items()):
         row = known.get(number, SegmentRow(number, SEGMENT_LIVE, 0))
         path = bodies.path(number)

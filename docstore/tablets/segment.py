@@ -532,7 +532,10 @@ class ValueLog:
         Raises:
             CorruptionError: it is damaged, or not there.
         """
-        segment, offset, length = decode_ref(ref)
+        return self.read_at(*decode_ref(ref))
+
+    def read_at(self, segment: int, offset: int, length: int) -> Record:
+        """The record at a place; see `read`."""
         raw = self.source(segment, offset, length)
         try:
             return decode_record(raw, segment)

@@ -16,6 +16,7 @@ from docstore.model.format import (
     CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
+    ENGINE_DIRECTORY,
     INLINE_LIMIT_BYTES,
 )
 from docstore.model.pointers import PagePointer
@@ -266,20 +267,30 @@ class LocalValues:
         is_delta = record.codec == CODEC_ZSTD_DELTA
         return (b"", record.related) if is_delta else (self._decode(record, ref), b"")
 
-    def fetch_record(self, cell_value: bytes, body: tuple[bytes, bytes] = (b"", b"")) -> tuple[Record, bytes]:
-        """The record of a value that is in a segment, and the value.
+    def fetch_record(self, cell_value: bytes) -> tuple[Record, bytes]:
+        """The record of a value that is in a segment, and the value."""
+        record = self.stored_record(cell_value)
+        return record, self.value_of(cell_value, record)
+
+    def stored_record(self, cell_value: bytes) -> Record:
+        """The record of a value that is in a segment."""
+        place = docstore_native.value_place(cell_value)
+        if place is None:
+            raise InvalidArgument("this value is in its cell: take it from the cell value")
+        return self.records.read_at(*place)
+
+    def value_of(self, cell_value: bytes, record: Record, body: tuple[bytes, bytes] = (b"", b"")) -> bytes:
+        """Decode the record of a value.
 
         Args:
             cell_value: of the value.
+            record: its record.
             body: cell value and bytes of a body that is read already: a text may be a delta of it.
         """
-        ref = parse_cell_value(cell_value).ref
-        if ref is None:
-            raise InvalidArgument("this value is in its cell: take it from the cell value")
-        record = self.records.read(ref)
-        if body[0] and record.codec == CODEC_ZSTD_BODY and body_ref(ref, record) == parse_cell_value(body[0]).ref:
-            return record, self._codec.decode(record, lambda _: body[1])
-        return record, self._decode(record, ref)
+        ref = parse_cell_value(cell_value).ref or b""
+        if body[1] and record.codec == CODEC_ZSTD_BODY and body_ref(ref, record) == parse_cell_value(body[0]).ref:
+            return self._codec.decode(record, lambda _: body[1])
+        return self._decode(record, ref)
 
     def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:
         """See `Values`."""
@@ -350,7 +361,12 @@ class LocalValues:
 
         def fetch(cell_value: bytes | None) -> bytes:
             if cell_value is None:
-                raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no row")
+                raise CorruptionError(
+                    "a delta's base is not there",
+                    path=f"{ENGINE_DIRECTORY}/, table bodies",
+                    expected=f"base {name.hex()}",
+                    found="no row",
+                )
             raw = self.fetch(cell_value)
             known.put(name, cell_value)
             return raw

@@ -12,7 +12,6 @@ import random
 import signal
 import subprocess
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -259,7 +258,7 @@ class Reader(threading.Thread):
 
     Attributes:
         wrong: URLs of pages that were not there, or not exact; and the error that ended it.
-        seconds: of each read.
+        seconds: of each read, to a hundredth.
     """
 
     def __init__(self, address: str, folder: Path, name: str) -> None:
@@ -280,9 +279,9 @@ class Reader(threading.Thread):
         with docstore.open(self._address, read_only=True) as store:
             while not self._is_ended.is_set():
                 for ack in source.sample(acknowledged(self._folder, self._name), 20):
-                    began = time.monotonic()
+                    began = os.times().elapsed
                     document = store.get(url_of(self._name, ack.number))
-                    self.seconds.append(time.monotonic() - began)
+                    self.seconds.append(os.times().elapsed - began)
                     if document is None or document.body != body_of(ack.number):
                         self.wrong.append(url_of(self._name, ack.number))
 
@@ -321,7 +320,10 @@ def test_four_writers_and_two_readers_go_on_under_load_while_servers_die(
             reader.start()
         for number in range(KILLS):
             threading.Event().wait(LOAD_SECONDS / (KILLS + 1))
-            kill(processes, f"regionserver{number % cluster.regionservers}")
+            running = [
+                name for name in cluster.servers() if name.startswith("regionserver") and processes.process_id(name)
+            ]  # on a machine that is full of other work one may have missed its time limit and ended itself
+            kill(processes, running[number % len(running)])
             start_cluster(cluster, cache_folder())
         threading.Event().wait(LOAD_SECONDS / (KILLS + 1))
         resumed = writers.resume()

@@ -141,7 +141,10 @@ def look(root: Path, truth: Truth, *, is_rebuilt: bool = False) -> Counter[str]:
             return Counter({f"store refused: {type(error).__name__}": 1})
         if is_rebuilt:
             raise Fault(f"a rebuild does not help: {error!r}") from error
-        rebuild(root)
+        try:
+            rebuild(root)
+        except CorruptionError:  # FORMAT and the block with the schema are damaged
+            return Counter({"store refused, and a rebuild too": 1})
         return look(root, truth, is_rebuilt=True) + Counter({"store rebuilt": 1})
     with store:
         missing: list[str] = []
@@ -270,7 +273,7 @@ def main() -> int:
         make_small(small)
         singles = ([damage] for damage in single_damages(small, source, options.small_share))
         truth = read_all(small)
-        works = [(small, truth, chunk) for chunk in chunks(singles, 500)]
+        works = [(small, truth, chunk) for chunk in chunks(singles, 100)]
         if options.flips:
             make_large(large)
             truth = read_all(large)

@@ -434,7 +434,7 @@ class Driver:
         self,
         host: subprocess.Popen[bytes],
         until: Callable[[], bool],
-        patience_seconds: float = 120,
+        patience_seconds: float = 600,  # ten jobs that share a processor have taken two minutes
         is_needed: bool = True,
     ) -> None:
         begin = time.monotonic()

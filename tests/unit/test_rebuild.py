@@ -11,7 +11,10 @@ from pages import page, words
 
 import docstore
 from docstore.model.errors import CorruptionError
+from docstore.model.format import SEGMENT_LIVE
+from docstore.model.types import Durability
 from docstore.reports.check import check
+from docstore.tablets.segment import SegmentRow
 
 URLS = [f"https://a.example/{number}" for number in range(40)]
 BODIES = [page(words(number, 300)) for number in range(40)]
@@ -89,6 +92,13 @@ def test_a_damaged_block_with_the_schema_loses_no_page_of_other_blocks(killed: T
     assert len(refused_and_rebuilt(killed)) >= 20
 
 
+def test_a_row_of_a_segment_that_compaction_removed_does_not_come_back(killed: Terminal) -> None:
+    with docstore.open(killed.store) as store:
+        store.opened.manifest.write_segment(SegmentRow(99, SEGMENT_LIVE, 5000, 5000), Durability.SYNC)
+    flip(the(killed.store, "MANIFEST-*"), 9)
+    assert len(refused_and_rebuilt(killed)) == 40
+
+
 def test_a_damaged_or_missing_format_file_is_written_again(killed: Terminal) -> None:
     before = (killed.store / "FORMAT").read_bytes()
     flip(killed.store / "FORMAT", 2)
@@ -99,6 +109,14 @@ def test_a_damaged_or_missing_format_file_is_written_again(killed: Terminal) -> 
         assert [finding.where for finding in check(store.opened)] == ["FORMAT"]
     (killed.store / "FORMAT").unlink()
     refused_and_rebuilt(killed)
+
+
+def test_an_interrupted_rebuild_is_made_again(killed: Terminal) -> None:
+    (killed.store / "FORMAT").rename(killed.store / "FORMAT.old")
+    table = next(file for file in (killed.store / "engine").glob("*.ldb") if b"near_threshold" in file.read_bytes())
+    flip(table, table.read_bytes().index(b"near_threshold"))
+    assert len(refused_and_rebuilt(killed)) >= 20
+    assert not (killed.store / "FORMAT.old").exists()
 
 
 def test_a_rebuild_needs_rows_and_the_lock(killed: Terminal) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,9 +35,8 @@ class CountingEngine(MemoryEngine):
 
 
 def query(number: int, *fingerprints: int) -> IndexQuery:
-    return IndexQuery(
-        np.array([(number << 20) + 1], np.uint64), np.array(sorted(fingerprints), np.uint64), NONE, number
-    )
+    band = np.array([(number << 20) + 1], np.uint64)
+    return IndexQuery(band, np.array(sorted(fingerprints), np.uint64), NONE, number)
 
 
 def put(engine: MemoryEngine, texts: RowIndex, *queries: IndexQuery) -> None:
@@ -119,3 +119,18 @@ def test_contained_and_similar_pages_are_found_as_in_a_directory(
     assert [result.verdict for result in found] == [result.verdict for result in expected]
     kinds = {result.verdict.kind for result in expected}
     assert {VerdictKind.CONTAINED, VerdictKind.SIMILAR} <= kinds
+
+
+def test_what_judging_reads_of_a_page_is_read_for_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch)
+    pages = [
+        Page(f"https://h{number}.example/", page(words(number, 60), f"Page {number}"), 200) for number in range(120)
+    ]
+    with open_store() as store:
+        store.put_page("https://first.example/", page(words(999, 60)))
+        client: Any = store.opened.client  # type: ignore[attr-defined]
+        reads: list[int] = []
+        get_many = client.get_many
+        monkeypatch.setattr(client, "get_many", lambda table, gets: reads.append(len(gets)) or get_many(table, gets))
+        list(store.put_pages(pages, threads=1))
+        assert len(reads) < len(pages) < sum(reads)

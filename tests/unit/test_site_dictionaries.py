@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import stored
+from stores import before_refs_change, stored, stored_value
 
 import docstore
 from docstore import Page
 from docstore.model.capture import BODY
 from docstore.model.errors import StorageError
-from docstore.model.format import CODEC_ZSTD_DICTIONARY
+from docstore.model.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
 from docstore.reports.check import check
+from docstore.storage.bases import value_name
 from docstore.storage.cache import MB, SHARES
 from docstore.storage.files import AppendFile, Files
 from docstore.storage.values import parse_cell_value
@@ -334,6 +335,59 @@ def test_no_dictionary_that_compaction_has_removed_is_used_again(store: Document
         document = store.get(one.url)
         assert document is not None and document.body == one.body
     assert list(check(store.opened)) == []
+
+
+def test_compaction_copies_records_whose_dictionary_stays_and_encodes_the_others_with_it(store: DocumentStore) -> None:
+    given = pages(1, 12)
+    list(store.put_pages(given))
+    first, last = given[0].url, given[-1].url
+    before = record_of(store, last)
+    assert before.codec == CODEC_ZSTD_DICTIONARY != record_of(store, first).codec
+    store.compact()
+    assert record_of(store, last) == before
+    assert record_of(store, first).related == before.related
+    store.compact(full=True)
+    assert record_of(store, last).related != before.related, "a full run samples again"
+    assert [document.body for document in map(store.get, (one.url for one in given)) if document] == [
+        one.body for one in given
+    ]
+    assert list(check(store.opened)) == []
+
+
+def test_the_row_of_a_base_leads_to_the_copy_of_a_record_that_became_a_base_while_it_was_copied(
+    store: DocumentStore,
+) -> None:
+    given = pages(1, 12)
+    list(store.put_pages(given))
+    changed = given[-1]._replace(body=given[-1].body + b" and more", fetched_at=T0 + 10**9)
+
+    def crawl_again() -> None:
+        store.put_page(changed.url, changed.body, headers=HTML, fetched_at=changed.fetched_at)
+
+    before_refs_change(store, crawl_again)
+    assert store.compact().kept_segments == 0
+    newest = store.opened.bodies.read(parse_cell_value(stored_value(store, changed.url, BODY)).ref or b"")
+    assert newest.codec == CODEC_ZSTD_DELTA
+    assert newest.related == value_name(given[-1].body)
+    document = store.get(changed.url)
+    assert document is not None and document.body == changed.body
+    assert list(check(store.opened)) == []
+
+
+def test_a_site_keeps_a_lasting_dictionary_until_its_pages_are_gone(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dictionaries, "LASTING_STAGE", 1)
+    given, later = pages(1, 12), pages(1, 2, start=50)
+    list(store.put_pages([*pages(2, 1), *given]))
+    own = record_of(store, given[-1].url).related
+    store.compact()
+    list(store.put_pages(later))
+    assert [record_of(store, one.url).related for one in later] == [own, own]
+    for one in [*given, *later]:
+        store.delete(one.url)
+    store.compact()
+    assert own not in store.opened.dictionaries.names()
 
 
 def _refuse(*args: Any) -> None:

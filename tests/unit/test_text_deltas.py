@@ -283,3 +283,13 @@ def test_check_lists_a_row_that_names_another_value(store: DocumentStore) -> Non
     store.opened.engine.mutate_rows([wrong], Durability.NONE)
     (finding,) = check(store.opened)
     assert "another value than its row names" in finding.what
+
+
+def test_a_delta_whose_base_has_no_row_says_which_table_lacks_it(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        put(store)
+        bases = store.opened.base_rows
+        store.opened.engine.mutate_rows([bases.freed(name) for name, _ in bases.scan()], Durability.SYNC)
+    with docstore.open(tmp_path / "s") as store, pytest.raises(docstore.CorruptionError) as caught:
+        assert [store.get(url).newest.body for url in URLS]  # type: ignore[union-attr]
+    assert caught.value.path == "engine/, table bodies"

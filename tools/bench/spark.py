@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import os
 import random
 import shutil
@@ -28,7 +29,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -69,9 +70,9 @@ def skewed(number: int) -> Page:
         words = random.Random("family").choices(WORDS, k=FAMILY_WORDS)
         words[random.Random(f"place {number}").randrange(FAMILY_WORDS)] = f"w{number}"
         body = f"<html><head><title>Notice</title></head><body><p>{' '.join(words)}.</p></body></html>"
-        return replace(page, url=f"http://www.notices{number % 7}.example/{number}", body=body.encode())
+        return page._replace(url=f"http://www.notices{number % 7}.example/{number}", body=body.encode())
     _, _, rest = page.url.partition("www.")
-    return replace(page, url=f"http://www.half.example/{rest}") if zlib.crc32(rest.encode()) % 2 else page
+    return page._replace(url=f"http://www.half.example/{rest}") if zlib.crc32(rest.encode()) % 2 else page
 
 
 def write(make: Callable[[int], Page], pages: int, path: Path) -> None:
@@ -115,7 +116,7 @@ class Observed:
     """
 
     wall: float = 0.0
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     memory: Counter[str] = field(default_factory=Counter)
 
     @classmethod
@@ -234,11 +235,15 @@ def named_by_spark(clusters: Path, pages: int) -> dict[int, set[int]]:
 
 
 @contextmanager
-def s3_server(jars: Path, path: Path) -> Iterator[tuple[str, Sequence[str]]]:
-    """moto's S3 server with a file in a bucket; -> its address for Spark, and settings."""
+def s3_server(jars: Path, folder: Path) -> Iterator[tuple[str, Sequence[str]]]:
+    """moto's S3 server that has the pages; at the end the folder gets the clusters.
+
+    Gives the address of its bucket for Spark, and settings.
+    """
     import boto3
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
@@ -246,7 +251,7 @@ def s3_server(jars: Path, path: Path) -> Iterator[tuple[str, Sequence[str]]]:
         secret = {"aws_access_key_id": "any", "aws_secret_access_key": "any"}
         client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1", **secret)
         client.create_bucket(Bucket="crawl")
-        client.upload_file(str(path), "crawl", path.name)
+        client.upload_file(str(folder / "pages.parquet"), "crawl", "pages.parquet")
         settings = {
             "spark.driver.extraClassPath": f"{jars.absolute()}/*",
             "spark.executor.extraClassPath": f"{jars.absolute()}/*",
@@ -258,6 +263,9 @@ def s3_server(jars: Path, path: Path) -> Iterator[tuple[str, Sequence[str]]]:
             "spark.hadoop.fs.s3a.secret.key": "any",
         }
         yield "s3a://crawl", [word for name, value in settings.items() for word in ("--spark", f"{name}={value}")]
+        (folder / "out" / "clusters").mkdir(parents=True)
+        for each in client.list_objects_v2(Bucket="crawl", Prefix="out/clusters/part-")["Contents"]:
+            client.download_file("crawl", each["Key"], str(folder / each["Key"]))
     finally:
         server.stop()
 
@@ -336,18 +344,18 @@ def main(
     s3: Path | None = None,
     master: str = "local-cluster[1,1,1024]",
 ) -> Iterator[Section]:
-    """Sweep generated pages with Spark; the folder must be empty."""
+    """Sweep generated pages with Spark; the folder must be empty, but for such pages.parquet of an earlier run."""
     folder.mkdir(parents=True, exist_ok=True)
     make: Callable[[int], Page] = skewed if skew else page_of
-    write(make, pages, folder / "pages.parquet")
+    if not (folder / "pages.parquet").exists():
+        write(make, pages, folder / "pages.parquet")
     section = Section("A sweep on Spark", f"{COMMAND} ({pages:,} pages{', skewed' if skew else ''})", COLUMNS)
-    unknown = ("", "")
     with ExitStack() as servers:
-        place, given = servers.enter_context(s3_server(s3, folder / "pages.parquet")) if s3 else (str(folder), [])
+        place, given = servers.enter_context(s3_server(s3, folder)) if s3 else (str(folder), [])
         observed = with_spark(folder, given, f"{place}/pages.parquet", f"{place}/out", master)
-    found = unknown if skew or s3 else quality(pages, named_by_spark(folder / "out" / "clusters", pages))
+    found = ("", "") if skew else quality(pages, named_by_spark(folder / "out" / "clusters", pages))
     section.rows.append((f"docstore-spark{' on S3' if s3 else ''}", *observed.cells(pages), *found))
-    if store and not s3:
+    if store:
         row, note = with_store(folder, pages)
         section.rows.append(row)
         section.notes.append(note)

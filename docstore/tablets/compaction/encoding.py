@@ -1,9 +1,9 @@
 """How a compaction encodes values: how hard it tries, its dictionaries, and candidates for the bases of deltas.
 
-Dictionaries: one a column, sampled evenly over a tablet.  `even_places` takes pieces at even distances.  `greedy_cover`
-starts with several times as many, and keeps those whose short strings occur most often in other pieces and are not yet
-in a kept piece.  So a template that all pages share is in the dictionary once.  Measured on 64 MB of three manuals with
-1 MB and level 12: 9.5% instead of 10.0%.
+New dictionaries: one a column, sampled evenly over a tablet.  `even_places` takes pieces at even distances.
+`greedy_cover` starts with several times as many, and keeps those whose short strings occur most often in other
+pieces and are not yet in a kept piece.  So a template that all pages share is in the dictionary once.  Measured on
+64 MB of three manuals with 1 MB and level 12: 9.5% instead of 10.0%.
 
 Candidates, the most likely first: a base is never a delta, so they are values that were written whole in this run, and
 existing bases.  For a body, in order: a base of the same bytes; versions of the same row; the body that was written

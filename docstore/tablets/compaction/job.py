@@ -43,7 +43,6 @@ from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table
 from docstore.storage.values import raw_bytes_of
-from docstore.tablets.codec import Dictionary, ValueCodec
 from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.compaction.encoding import (
     CACHE_BYTES,
@@ -68,7 +67,7 @@ from docstore.tablets.compaction.segments import (
     removable,
     segment_of,
 )
-from docstore.tablets.dictionaries import checksums_in_use, plan_for_tablet, tablet_dictionaries
+from docstore.tablets.dictionaries import TabletDictionaries, checksums_in_use
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import dictionaries_set_aside, remove_unfinished
 from docstore.tablets.manifest import Tablet
@@ -217,7 +216,7 @@ class Compaction:
         report.old_bytes = sum(row.committed_bytes for row in rows if row.number in old)
         self._total_bytes = report.old_bytes
         try:
-            moves = self._move_all(chosen, rows, alone, first_new)
+            moves = self._move_all(chosen, rows, alone, first_new, purged=bool(purged))
         except StorageError as error:
             if error.errno in FULL_DISK:  # what stays has to leave room to open the store
                 with suppress(StorageError):
@@ -346,7 +345,7 @@ class Compaction:
         return Selection(tablets, {tablet.number for tablet in chosen}, levels, most)
 
     def _move_all(
-        self, chosen: Sequence[Tablet], rows: Sequence[SegmentRow], alone: set[int], first_new: int
+        self, chosen: Sequence[Tablet], rows: Sequence[SegmentRow], alone: set[int], first_new: int, *, purged: bool
     ) -> list[CompactionReport]:
         """Move the values of the tablets that are in old segments; each tablet by a thread of its own.
 
@@ -356,6 +355,7 @@ class Compaction:
         opened = self._opened
         old = {row.number for row in rows} - alone
         codec = self._level.codec()
+        copies = not (self._level.chooses or self._full or purged)
         moved_shared: dict[bytes, tuple[bytes, bytes]] = {}
         threads = max(1, min(len(chosen), os.cpu_count() or 1))
         failures: list[BaseException] = []
@@ -371,14 +371,24 @@ class Compaction:
                     opened.files, self._bodies, number, old, self._level_name, first_new
                 ),
                 on_bytes=self._tell,
+                codec=codec,
+                copies=copies,
                 moved_shared=moved_shared,
                 stop=stop,
             )
             is_part = any(
                 row.tablet == tablet.number or not (row.tablet or row.level) for row in rows if row.number in alone
             )
+            dictionaries = TabletDictionaries(
+                tablet,
+                opened.engine,
+                lambda checksum: opened.values.unreadable.attempt(partial(opened.dictionaries.load, checksum)),
+                self._level.zstd,
+                keeps=is_part or copies,
+                of_sites=copies,
+            )
             try:
-                self._move(tablet, relocator, codec, old, is_part=is_part, cache_bytes=CACHE_BYTES // threads)
+                self._move(tablet, relocator, dictionaries, old, is_part=is_part, cache_bytes=CACHE_BYTES // threads)
             except BaseException as error:
                 if not stop.is_set():  # else it only says that it was stopped
                     failures.append(error)
@@ -401,7 +411,7 @@ class Compaction:
         self,
         tablet: Tablet,
         relocator: Relocator,
-        codec: ValueCodec,
+        dictionaries: TabletDictionaries,
         old: set[int],
         *,
         is_part: bool,
@@ -410,6 +420,7 @@ class Compaction:
         """Move the values of a tablet that are in old segments; `is_part`: some of its segments are skipped."""
         opened = self._opened
         cell_values: dict[Column, list[bytes]] = defaultdict(list)
+        moves_values = False
         for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _SAMPLED_SCAN):
             records = list(sound_records(row.cells))
             dropped = {record.timestamp for record in self._table.dropped_records(records)}
@@ -421,32 +432,23 @@ class Compaction:
                 for column, value in record.refs
                 if segment_of(value) in old and not (column == BODY and record.timestamp in hidden)
             )
+            moves_values |= bool(kept)
             for column, value in kept:
-                cell_values[column].append(value)
-        dictionaries = make_dictionaries(cell_values, opened.values, self._level, opened.dictionaries)
-        checksums = {column: made.checksum for column, made in dictionaries.items()}
-        if is_part and cell_values:
-            checksums = self._dictionaries_in_use(tablet, dictionaries) | checksums
+                if self._level.chooses or dictionaries.wants_sample(row.row_key, column):
+                    cell_values[column].append(value)
+        for column, made in make_dictionaries(cell_values, opened.values, self._level, opened.dictionaries).items():
+            dictionaries.add(column, made)
         for number in range(PASSES):
             relatives = Relatives(tablet, opened, self._table, self._level, cache_bytes)
             before = relocator.moved.lost_races
-            relocator.move(tablet, codec, dictionaries, relatives, again=number > 0)
+            relocator.move(tablet, dictionaries, relatives, again=number > 0)
             if not relocator.moved.left_values and relocator.moved.lost_races == before:
                 break
-        self._made.update(made.checksum for made in dictionaries.values())
-        if cell_values or not is_part:  # also without values: its old dictionaries may have bytes of purged pages
-            with self._committer.lock:  # for the next values; those of the tablet's sites go
-                self._committer.commit(plan_for_tablet(opened.engine, tablet, checksums))
+        self._made |= dictionaries.made
+        if moves_values or not is_part:  # also without values: its old dictionaries may have bytes of purged pages
+            with self._committer.lock:  # for the next values
+                self._committer.commit(dictionaries.plan())
                 opened.values.forget_dictionaries()
-
-    def _dictionaries_in_use(self, tablet: Tablet, made: dict[Column, Dictionary]) -> dict[Column, bytes]:
-        """Add the tablet's current dictionaries of other columns to the new ones; returns the checksums of these."""
-        used = tablet_dictionaries(self._opened.engine, tablet)
-        for column in used.keys() - made.keys():
-            content = self._opened.values.unreadable.attempt(partial(self._opened.dictionaries.load, used[column]))
-            if content is not None:
-                made[column] = Dictionary(content, self._level.zstd)
-        return {column: used[column] for column in used.keys() & made.keys()}
 
     # --- files
 

@@ -1,7 +1,8 @@
 """Moving the values of one tablet into new segments: garbage is dropped, values are encoded again, refs swapped.
 
 Rows are read in row-key order, in chunks.  Their values are written to a segment, which is durable before the first row
-refers to it, and before other tablets' threads learn of its refs.  The values of a capture are moved together: its
+refers to it, and before other tablets' threads learn of its refs.  A record that would hardly become smaller is copied
+without decoding it: see `Relocator._is_copied`.  The values of a capture are moved together: its
 record is replaced only if unchanged.  After a lost race the records are garbage; the next pass takes the row again.
 """
 
@@ -26,6 +27,7 @@ from docstore.model.format import (
     CAPTURE_FAMILY,
     CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
+    CODEC_ZSTD_DICTIONARY,
     INLINE_LIMIT_BYTES,
     RECORD_BODY_LENGTH_BYTES,
 )
@@ -46,10 +48,11 @@ from docstore.storage.values import (
     parse_cell_value,
     raw_bytes_of,
 )
-from docstore.tablets.codec import Dictionary, ValueCodec
+from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.compaction.encoding import Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
+from docstore.tablets.dictionaries import TabletDictionaries
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.record import CODEC_NAMES, Record, body_ref, decode_ref
@@ -75,7 +78,7 @@ class Move(NamedTuple):
     Attributes:
         column: of the value.
         old, new: its cell values.
-        name: of a body or text as a base; b"" for other columns.
+        name: of a body or text as a base; b"" for other columns, and for copied records that are no base.
         base: of the new record, if it is a delta; else None.
     """
 
@@ -106,6 +109,8 @@ class Relocator:
         old: segments to empty.
         begin_segment: starts a segment of a tablet.
         on_bytes: called with the bytes of old records.
+        codec: encodes values.
+        copies: records that would hardly become smaller are copied.
         moved_shared: shared values that were moved for another page than the record's: name -> old and new cell value.
         stop: set when another tablet failed.
     """
@@ -119,6 +124,8 @@ class Relocator:
         old: set[int],
         begin_segment: Callable[[int], SegmentWriter],
         on_bytes: Callable[[int], None],
+        codec: ValueCodec,
+        copies: bool,
         moved_shared: dict[bytes, tuple[bytes, bytes]],
         stop: Event,
     ) -> None:
@@ -129,6 +136,8 @@ class Relocator:
         self._old = old
         self._begin_segment = begin_segment
         self._on_bytes = on_bytes
+        self._codec = codec
+        self._copies = copies
         self._segment: SegmentWriter | None = None
         self._pending: list[PlannedRow] = []
         self._pending_moves = 0
@@ -142,26 +151,24 @@ class Relocator:
         self._is_committing = False
         # Of the current tablet.
         self._tablet: Tablet
-        self._codec: ValueCodec
-        self._dictionaries: dict[Column, Dictionary]
+        self._dictionaries: TabletDictionaries
         self._relatives: Relatives
         # Of the current row.
         self._hidden: set[int] = set()
         """Times of captures whose bodies are dropped."""
         self._canonical: dict[int, bytes] = {}
         """Cell values of `dedup:canonical` by time."""
-        self._last_body = b"", b""
-        """New cell value and bytes of the record written last, if that is a body and no delta."""
+        self._last_body = b""
+        """New cell value of the record written last, if that is a body and no delta."""
         self._old_body = b"", b""
-        """Cell value and bytes of the body that was read last."""
+        """Cell value and bytes of the body that was moved last; no bytes if it was copied."""
         self._done: dict[bytes, Move] = {}
         """Moves by old cell value: captures of a row may share a body."""
 
     def move(
         self,
         tablet: Tablet,
-        codec: ValueCodec,
-        dictionaries: dict[Column, Dictionary],
+        dictionaries: TabletDictionaries,
         relatives: Relatives,
         *,
         again: bool = False,
@@ -170,12 +177,11 @@ class Relocator:
 
         Args:
             tablet: the row range.
-            codec: encodes its values.
-            dictionaries: for them, by column.
+            dictionaries: for its values.
             relatives: finds bases for its values.
             again: a second or later pass.
         """
-        self._tablet, self._codec, self._dictionaries, self._relatives = tablet, codec, dictionaries, relatives
+        self._tablet, self._dictionaries, self._relatives = tablet, dictionaries, relatives
         self.moved.left_values = 0
         self._changed = set()
         with self._committer.lock:
@@ -284,11 +290,17 @@ class Relocator:
             move = self._done.get(old)
             if move is None:
                 try:
-                    if column in (BODY, MAIN):
-                        move = self._moved(row_key, timestamp, column, columns, body)
+                    record = self._values.stored_record(old)
+                    self._read_bytes += self._values.stored_bytes(old)
+                    self.moved.values += 1
+                    self.moved.raw_bytes += record.raw_bytes
+                    if self._is_copied(row_key, old, record, body):
+                        move = self._copied(column, old, record)
+                    elif column in (BODY, MAIN):
+                        move = self._moved(row_key, timestamp, column, columns, record, body)
                     else:
-                        record, raw = self._read(old)
-                        new, _ = self._write(NewValue(PagePointer(record.timestamp, record.row_key), column, raw))
+                        pointer = PagePointer(record.timestamp, record.row_key)
+                        new, _ = self._write(NewValue(pointer, column, self._values.value_of(old, record)))
                         move = Move(column, old, new)
                 except CorruptionError as error:
                     self._record_damage(error, Place(row_key, *column, timestamp))
@@ -303,22 +315,58 @@ class Relocator:
         self._values.unreadable.record(error, place)
         self.moved.damaged_values += 1
 
-    def _read(self, cell_value: bytes, body: tuple[bytes, bytes] = (b"", b"")) -> tuple[Record, bytes]:
-        record, raw = self._values.fetch_record(cell_value, body)
-        self._read_bytes += self._values.stored_bytes(cell_value)
-        self.moved.values += 1
-        self.moved.raw_bytes += len(raw)
-        return record, raw
+    def _is_copied(self, row_key: bytes, old: bytes, record: Record, body: Move | None) -> bool:
+        """Whether a record is copied as it is, because it would hardly become smaller.
 
-    def _moved(self, row_key: bytes, timestamp: int, column: Column, columns: Columns, body: Move | None) -> Move:
+        | encoded | copied if |
+        |---|---|
+        | as a delta of a base | the base stays |
+        | with a dictionary | the same one would be chosen |
+        | as a delta of its body | that is the record written last |
+        | plain, or stored | never |
+
+        Records that captures of several pages share are encoded again, with their other owners in view.
+
+        Args:
+            row_key: of the capture.
+            old: the cell value.
+            record: of the value, with an owner.
+            body: of a text: the move of the capture's body, if it has one.
+        """
+        if not self._copies or record.row_key != row_key or not self._base_rows.is_cached:
+            return False
+        if record.codec == CODEC_ZSTD_DELTA:
+            return self._relatives.is_usable(record.related)
+        if record.codec == CODEC_ZSTD_DICTIONARY:
+            return record.related == self._dictionaries.checksum(row_key, (record.family, record.qualifier))
+        is_after_body = body is not None and bool(self._last_body) and body.new == self._last_body
+        return is_after_body and self._is_on(old, record)
+
+    def _copied(self, column: Column, old: bytes, record: Record) -> Move:
+        """Write a record as it is."""
+        name = self._base_rows.name_of(old) or b""
+        is_delta = record.codec == CODEC_ZSTD_DELTA
+        base = Base(record.related, b"", b"", PagePointer(0, record.row_key)) if is_delta else None
+        new = self._add(record)
+        if name:
+            self._moved_here[name] = (old, new)
+        if column == BODY:
+            self._old_body = old, b""
+            self._last_body = b"" if is_delta else new
+        return Move(column, old, new, name, base)
+
+    def _moved(
+        self, row_key: bytes, timestamp: int, column: Column, columns: Columns, record: Record, body: Move | None
+    ) -> Move:
         """Encode a body or text again: as a delta against a similar value, unless it is a base.
 
         Args:
             row_key, timestamp, column, columns: of the capture.
+            record: of the value.
             body: for a text: the move of the capture's body, if it has one.
         """
         old = columns[column]
-        record, raw = self._read(old, self._old_body)
+        raw = self._values.value_of(old, record, self._old_body)
         if column == BODY:
             self._old_body = old, raw
         name = value_name(raw)
@@ -334,8 +382,9 @@ class Relocator:
             not is_shared or not self._has_owner(record.row_key, (record.family, record.qualifier), old)
         ):
             record = record._replace(row_key=row_key, timestamp=timestamp)
-        body_value, body_raw = self._last_body
-        own = body_raw if column == MAIN and body is not None and body.new == body_value else b""
+        own = b""
+        if column == MAIN and body is not None and self._last_body and body.new == self._last_body:
+            own = self._old_body[1] or self._values.fetch(body.old)
         pointer = PagePointer(record.timestamp, record.row_key)
         bases: list[Base] = []
         saves: list[int] = []
@@ -353,11 +402,11 @@ class Relocator:
         is_kept = bool(own) and not bases and not self._relatives.level.chooses and self._is_on(old, record)
         owned = record.family, record.qualifier  # a shared record stays that of its owner
         value = NewValue(pointer, owned, raw, name, bases, body=own or None, frame=frame, saves=saves)
-        new, base = self._write(value, record if is_kept else None)
+        new, base = (self._add(record), None) if is_kept else self._write(value)
         if is_shared:
             self._moved_here[name] = (old, new)
         if column == BODY and base is None:
-            self._last_body = new, raw
+            self._last_body = new
         if base is None:
             whole = Base(name, raw, new, pointer)
             if column == BODY:
@@ -405,23 +454,21 @@ class Relocator:
         return None
 
     def _is_on(self, old: bytes, record: Record) -> bool:
-        """Whether a text is a delta of the body that was read last, and not of the body of another page."""
+        """Whether a text is a delta of the body that was moved last, and not of the body of another page."""
         body = parse_cell_value(self._old_body[0]).ref
         return record.codec == CODEC_ZSTD_BODY and body_ref(parse_cell_value(old).ref or b"", record) == body
 
-    def _write(self, value: NewValue, record: Record | None = None) -> tuple[bytes, Base | None]:
-        """Encode a value and write its record; -> its cell value, and the base of which it is a delta.
-
-        Args:
-            value: the value.
-            record: of a text that stays a delta of its body, which was written just before; it is not encoded again.
-        """
-        base: Base | NewValue | None = None
-        if record is None:
-            ((record, base),) = self._codec.encode([value], [self._dictionaries.get(value.column)])
+    def _write(self, value: NewValue) -> tuple[bytes, Base | None]:
+        """Encode a value and write its record; -> its cell value, and the base of which it is a delta."""
+        dictionary = self._dictionaries.choose(value.pointer.row_key, value.column)
+        ((record, base),) = self._codec.encode([value], [dictionary])
         assert record is not None and not isinstance(base, NewValue)
+        return self._add(record), base
+
+    def _add(self, record: Record) -> bytes:
+        """Write a record; returns its cell value.  A text that is a delta of its body comes directly after that."""
         if record.codec == CODEC_ZSTD_BODY:
-            body = decode_ref(parse_cell_value(self._last_body[0]).ref or b"")
+            body = decode_ref(parse_cell_value(self._last_body).ref or b"")
             assert self._segment is not None and body.offset + body.length == self._segment.length_bytes, body
             record = record._replace(related=body.length.to_bytes(RECORD_BODY_LENGTH_BYTES, "little"))
         if self._segment is None:
@@ -429,17 +476,17 @@ class Relocator:
         before = self._segment.length_bytes
         ref = self._segment.add(record)
         written = self._segment.length_bytes - before
-        self._last_body = b"", b""
+        self._last_body = b""
         kind = f"{record.family}.{CODEC_NAMES[record.codec]}"
         self.moved.codec_bytes[kind] = self.moved.codec_bytes.get(kind, 0) + written
-        return encode_ref_value(record.raw_bytes, ref), base
+        return encode_ref_value(record.raw_bytes, ref)
 
     # --- applying
 
     def publish(self) -> None:
         """Finish the segment and write its manifest row; then swap the refs, a few rows under each hold of the lock."""
         segment, self._segment = self._segment, None
-        self._last_body = b"", b""  # a text can be a delta of the record directly before it, in its own segment
+        self._last_body = b""  # a text can be a delta of the record directly before it, in its own segment
         if segment is not None:
             try:
                 row = segment.finish()
@@ -483,7 +530,7 @@ class Relocator:
                     if old.timestamp not in hidden:  # a visit has confirmed it since then; the next pass moves it
                         self.moved.left_values += 1
                         continue
-                elif move.name and not self._update_bases(move, bases):
+                elif not self._update_bases(move, bases):
                     self.moved.left_values += 1
                     continue
                 new[move.column] = move.new
@@ -513,10 +560,11 @@ class Relocator:
 
     def _update_bases(self, move: Move, rows: dict[tuple[str, bytes], list[Mutation]]) -> bool:
         """Add the rows of bases that change with a move; False if the new value cannot be used."""
-        base_value = self._base_rows.cell_value(move.name)
+        own_name = move.name or self._base_rows.name_of(move.old)
+        base_value = self._base_rows.cell_value(own_name) if own_name else None
         if move.base is None:
-            if base_value is not None and (base_value == move.old or move.name in self._base_rows.retired):
-                self._make_base(move.name, move.new, rows)
+            if own_name and base_value is not None and (base_value == move.old or own_name in self._base_rows.retired):
+                self._make_base(own_name, move.new, rows)
             return True
         if base_value == move.old:
             return False  # the value was encoded as a delta, but has become a base since then

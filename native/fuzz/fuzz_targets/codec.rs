@@ -1,7 +1,7 @@
 //! A group of values through the encoder, with any dictionary, bases and bodies: each frame is decoded to its value by
 //! what its record names.  Then the frames are damaged: a decoder gives other bytes or refuses, and stays in its buffer.
 //!
-//! An input is cut at each 0xff: first the head, then the dictionary, then the values, each behind four bytes that say
+//! An input is cut at each newline, so that a page is one: first the head, then the dictionary, then the values, each behind four bytes that say
 //! what it leans on.
 #![no_main]
 
@@ -45,7 +45,7 @@ fn base_bytes<'a>(values: &[Value<'a>], made: &[Encoded], number: usize, base: u
 }
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    let mut parts = input.split(|byte| *byte == 0xff);
+    let mut parts = input.split(|byte| *byte == b'\n');
     let (head, content) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let option = |at: usize| head.get(at).copied().unwrap_or_default();
     let (level, threads) = (LEVELS[usize::from(option(0) % 4)], 1 + usize::from(option(1) % 3));

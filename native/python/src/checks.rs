@@ -243,7 +243,8 @@ impl Checker<'_> {
                 continue;
             }
             let (body, checksum, kept) = (columns[BODY]?, columns[CHECKSUM]?, kept?);
-            if !is_dropped && (checksum.first()? != &self.rules.blake3 || blake3::hash(body).as_bytes() != &checksum[1..])
+            if !is_dropped
+                && (checksum.first()? != &self.rules.blake3 || blake3::hash(body).as_bytes() != &checksum[1..])
             {
                 return None;
             }

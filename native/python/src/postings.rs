@@ -527,6 +527,8 @@ pub struct Packed(pub Vec<u8>);
 #[pymethods]
 impl Packed {
     /// Fill a view that Python asks for; it keeps `slf` alive.
+    ///
+    /// SAFETY: the caller is Python alone, whose view is valid or null, which `PyBuffer_FillInfo` refuses.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let bytes = &slf.get().0;
         let begin = bytes.as_ptr().cast_mut().cast::<c_void>();

@@ -128,7 +128,11 @@ impl<'a> Record<'a> {
 
     /// What tells its body from others.
     fn body_identity(&self) -> &'a [u8] {
-        if self.body_name.is_empty() { self.columns[CHECKSUM] } else { self.body_name }
+        if self.body_name.is_empty() {
+            self.columns[CHECKSUM]
+        } else {
+            self.body_name
+        }
     }
 
     /// Show what a visit shows of the capture that it confirms; gives whether its verdict is that of this capture.
@@ -246,13 +250,7 @@ struct Version<'a> {
 }
 
 impl<'a> Version<'a> {
-    fn of(
-        rules: &Rules,
-        words: &mut Words,
-        capture: &Record<'a>,
-        status: u64,
-        shown_body: &[&[u8]],
-    ) -> Option<Self> {
+    fn of(rules: &Rules, words: &mut Words, capture: &Record<'a>, status: u64, shown_body: &[&[u8]]) -> Option<Self> {
         let columns = &capture.columns;
         let (text_checksum, title) = (inline(columns[TEXT_CHECKSUM])?, inline(columns[TITLE])?);
         let (sketch, canonical) = (inline(columns[SKETCH])?, inline(columns[CANONICAL])?);
@@ -398,7 +396,8 @@ impl<'a> Row<'a> {
     fn checksums(&self, captures: &[(Record<'a>, i64, bool)]) -> Option<Vec<(i64, u64)>> {
         let mut placed: Vec<(i64, u64)> = Vec::new();
         for (capture, ..) in captures.iter().rev() {
-            let of_capture = |is_page| self.placed.iter().find(move |(at, page, _)| (*at, *page) == (capture.timestamp, is_page));
+            let of_capture =
+                |is_page| self.placed.iter().find(move |(at, page, _)| (*at, *page) == (capture.timestamp, is_page));
             let both = [of_capture(false), of_capture(true)];
             if both.iter().any(Option::is_some) {
                 let [cluster, page] = both.map(|cell| inline(cell.map_or(&[], |(.., value)| *value)));
