@@ -297,7 +297,7 @@ class DocumentStore:
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
             return False
-        self._committer.free_space(lambda: self._write_side().deleter.delete(row_key, purge=purge))
+        self._committer.run_with_reserve(lambda: self._write_side().deleter.delete(row_key, purge=purge))
         return True
 
     @checked
@@ -327,7 +327,7 @@ class DocumentStore:
         anchors = next(self._table.scan(spec=ReadSpec(("anchor",), cell_limit=1, keys_only=True)), None) is not None
         deleted = 0
         while some := list(islice(rows, ROWS_DELETED)):
-            deleted += self._committer.free_space(
+            deleted += self._committer.run_with_reserve(
                 partial(deleter.delete_crawl, some, crawl, anchors=anchors, purge=purge)
             )
             if on_progress is not None:
@@ -389,7 +389,7 @@ class DocumentStore:
         if dry_run:
             return run()
         try:
-            return self._committer.free_space(run, in_parts=False)
+            return self._committer.run_with_reserve(run, in_parts=False)
         finally:
             self.opened.make_reserve()
 
@@ -422,7 +422,7 @@ class DocumentStore:
 
         apply = DuplicateApplier(self._write_side()).apply
         run = partial(apply, pairs, policy, kinds, needed, dry_run=dry_run)
-        return run() if policy is Policy.REFERENCE else self._committer.free_space(run)
+        return run() if policy is Policy.REFERENCE else self._committer.run_with_reserve(run)
 
     def repair(self) -> Repaired:
         """Repair unreadable values from other captures of the same bytes.

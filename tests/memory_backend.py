@@ -102,10 +102,10 @@ class MemoryCommitter:
             for follower in self.followers:
                 follower(plan.rows, known)
 
-    def drop_placed(self) -> None:
+    def drop_values(self) -> None:
         pass
 
-    def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
+    def run_with_reserve(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         return work()
 
 

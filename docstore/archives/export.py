@@ -33,7 +33,7 @@ from docstore.model.keys import row_key
 from docstore.model.plain import LAST_MICROS, Plain
 from docstore.model.types import Cell, Headers, Page, ReadSpec
 from docstore.reading.documents import Capture
-from docstore.reading.shown import markdown_of
+from docstore.reading.render import markdown_of
 from docstore.storage.reports import Finding
 from docstore.storage.unreadable import Place
 from docstore.version import __version__

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from docstore.model import plain
-from docstore.reading.shown import capture_fields
+from docstore.reading.render import capture_fields
 
 if TYPE_CHECKING:
     import argparse

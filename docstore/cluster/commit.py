@@ -128,7 +128,7 @@ class SlotCommitter:
             lost = self._write(plan, slots, visits)
             known = True
         finally:
-            self._values.drop_placed()
+            self._values.drop_values()
             if plan.counts:
                 self._counts.follow(known)
             self._engine.drop_ahead((row.table, row.row_key) for row in rows)
@@ -263,8 +263,8 @@ class SlotCommitter:
         )
         return (yield from program)
 
-    def drop_placed(self) -> None:
-        self._values.drop_placed()
+    def drop_values(self) -> None:
+        self._values.drop_values()
 
     def wait(self) -> None:
         """Wait a moment before lost pages are judged again."""
@@ -274,7 +274,7 @@ class SlotCommitter:
         else:
             self._pause = FIRST_PAUSE_SECONDS
 
-    def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
+    def run_with_reserve(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """See `Committer`: the cluster's disks need no reserve."""
         return work()
 

@@ -36,7 +36,7 @@ from docstore.cluster.coding import (
 )
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, slot_name
-from docstore.dedup.index import BUCKET_LIMIT, FAMILY, TABLE, page_of
+from docstore.dedup.index import BUCKET_LIMIT, FAMILY, TABLE, posted_page
 from docstore.model.capture import CHECKSUM
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import (
@@ -275,7 +275,7 @@ class PostingUpkeep:
 def _page_of(posting: Posting) -> Target:
     """The page of a posting."""
     row_key = posting.row_key
-    return page_of(*posting), row_key[1:] if row_key[:1] == _BODY else b""
+    return posted_page(*posting), row_key[1:] if row_key[:1] == _BODY else b""
 
 
 # --- pages that other processes write meanwhile

@@ -310,7 +310,7 @@ class CellValues:
         assert record is not None
         codec, related, payload = record.codec, record.related, record.payload
         if codec == CODEC_ZSTD_DICTIONARY:
-            self._dictionaries.judge(row_key, column, len(raw), len(payload), related)
+            self._dictionaries.note_gain(row_key, column, len(raw), len(payload), related)
         cell = Owner(row_key, timestamp, column)
         if len(payload) > CHUNK_BYTES:
             ref = self._in_chunks(codec, related, payload, cell)
@@ -345,7 +345,7 @@ class CellValues:
         ]
         return row._replace(mutations=[*row.mutations, *cells]) if cells else row
 
-    def drop_placed(self) -> None:
+    def drop_values(self) -> None:
         """Drop all pending cells, after a commit or when the batch is dropped."""
         self._pending.clear()
 

@@ -81,7 +81,7 @@ class HBaseWriter:
                     if lost:
                         self._committer.wait()
             except BaseException as error:
-                self._committer.drop_placed()
+                self._committer.drop_values()
                 return [result_of(writes[number]) for number in range(committed)], error
             finally:
                 self._view.clear()

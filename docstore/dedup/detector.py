@@ -2,10 +2,17 @@
 
 Fingerprints propose, exact comparison decides: every similarity here is computed from shingle sets of stored texts.  A
 page has postings only while it has its own body, so any page in the index can be compared, if it is live.  The verdict
-is the first that holds of exact, same_text, near, contained, similar, new.  Among several pages: highest similarity,
-then oldest, then row key; without those that titles set apart.  Committed rows are read by `StoredPages`; the writer's
-`View` also has the pages of its batch.  The detector writes nothing, and how a page is stored is decided elsewhere
-(`writing.judge`).
+is the first that holds of exact, same_text, near, contained, similar, new.  If several pages qualify, the verdict names
+the most similar one, then the oldest, then the one with the smallest row key.  Pages with contradicting titles do not
+qualify (`dedup.comparable`).
+
+`StoredPages` reads committed rows; the writer's `View` also has the pages of its batch.  The detector compares and
+writes nothing; `writing.judge` decides how a page is stored.  `Detector.compare` is the way of a put:
+
+    oldest page of the same body, or of the same text and title    `HashIndex.oldest`
+    candidates by their fingerprints, verified                     `matches`: `HashIndex.propose`, then `_verify`
+    candidates without those that titles set apart                 `by_titles`
+    the verdict                                                    `_strongest`
 """
 
 from __future__ import annotations
@@ -67,7 +74,7 @@ MAX_VERIFIED = 16
 """Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; if none of them
 is near, as many more, the likeliest by their sketches."""
 DELTA_SIMILARITY = 0.4
-"""Such a page is worth a delta even if it is not a duplicate."""
+"""A page with at least this similarity is worth a delta, even if it is not a duplicate."""
 MAX_EVIDENCE = 64
 """The oldest pages of a text that may be evidence against titles."""
 EVIDENCE_MARGIN = 0.1
@@ -77,7 +84,7 @@ SKETCH_MARGIN = 0.1
 LIKELY_CONTAINED = 0.8
 """Least share of the smaller page that must be possible by the upper end of a sketch's error."""
 SKETCH_BYTES = 400
-"""Of a sketch in the cache: most candidates are recent pages of the same site, and most are ruled out."""
+"""Memory of a sketch in the cache.  Most candidates are recent pages of the same site, and sketches rule out most."""
 MAX_TITLES = 4096
 """Live pages with the text of a page, whose titles are compared."""
 GONE_ROUNDS = 24
@@ -206,9 +213,12 @@ class StoredPages:
         return self._values.unreadable.attempt(lambda: through_moves(look_up, self._values.fetch), place)
 
 
-Judged = tuple[StoredVerdict, PagePointer | None, PagePointer | None]
-"""A verdict against other rows; the page whose shingles are in this one; and the nearest page verified at
-DELTA_SIMILARITY or more, duplicate or not: a base for a delta."""
+Comparison = tuple[StoredVerdict, PagePointer | None, PagePointer | None]
+"""The result of comparing a page with other rows.
+
+It is the verdict; the page that this page contains; and the nearest verified page, duplicate or not, whose similarity
+is at least DELTA_SIMILARITY, as a base for a delta.
+"""
 
 
 def _verdict(
@@ -219,7 +229,7 @@ def _verdict(
     contains: PagePointer | None = None,
     counts: tuple[int, int] = (0, 0),
 ) -> StoredVerdict:
-    """A verdict against other rows; what it says of its own row is not known yet."""
+    """A verdict against other rows.  Its fields about the page's own row are filled in by `writing.judge`."""
     of_timestamp, of_row_key = of or (0, b"")
     contained = contains.row_key if contains else b""
     its_row = Previous.NONE, 0.0, STORED_REFUSED
@@ -308,7 +318,7 @@ class Detector:
         self._least = thresholds.least
         self._title_rule = title_rule
         self._unreadable: set[PagePointer] = set()
-        """Candidates of the page that is judged that turned out unreadable; the next page tries them again."""
+        """Candidates that turned out to be unreadable while this page was compared.  The next page tries them again."""
         bounds = (DELTA_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
         self._texts = docstore_native.Texts(memory.share("sketches") // SKETCH_BYTES, bounds, memory.share("shingles"))
 
@@ -317,14 +327,16 @@ class Detector:
         return None if pointer in self._unreadable else self._pages.page(pointer)
 
     def candidates_to_read(self, analysis: Analysis, numbers: list[int]) -> list[int]:
-        """Of the texts proposed for a page, most of those whose pages will be read: their sketches are not cached, or
-        do not rule out a similarity."""
+        """Of the texts proposed for a page, those whose pages will probably be read.
+
+        Their sketches are not cached, or do not rule out that the texts are similar.
+        """
         least = DELTA_SIMILARITY - SKETCH_MARGIN
         unheld = self._texts.unheld(numbers)
         return [*unheld, *self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)]
 
-    def judge(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> Judged:
-        """Judge a page against the live pages of other rows.
+    def compare(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> Comparison:
+        """Compare a page with the live pages of other rows, and give its verdict.
 
         Args:
             row_key: its own; a page is never a duplicate of itself.
@@ -362,8 +374,8 @@ class Detector:
             verdict = verdict._replace(reason=REASON_DOUBTFUL)
         return verdict, contains, nearest
 
-    def judge_against(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> StoredVerdict:
-        """Judge a page against one live page of another row: exact, same_text, near, contained, or new; see `judge`.
+    def compare_with(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> StoredVerdict:
+        """Compare a page with one live page of another row: exact, same_text, near, contained, or new; see `compare`.
 
         Titles are not compared: the sweep that proposes the pair has seen all evidence.
         """
@@ -666,9 +678,13 @@ class Detector:
     def _has_text(
         self, number: bytes, is_list: bool | None = None, text_checksum: bytes = b"", title: str = ""
     ) -> Fits:
-        """A test whether a page is live, has a text of this number, and is compared with pages, or with lists.
+        """A test whether a page is live, has a text of this number, and may be compared.
 
-        With a checksum: and whether it has this very text, under a title with the same words.
+        Args:
+            number: of the text.
+            is_list: whether the page must be a list, or must be none; None for either.
+            text_checksum: if given, the page must have this very text, under a title with the same words.
+            title: see `text_checksum`.
         """
 
         def fits(pointer: PagePointer) -> bool:
@@ -684,7 +700,7 @@ class Detector:
 
         return fits
 
-    def _similar_text(self, row_key: bytes, body: bytes, analysis: Analysis) -> Judged:
+    def _similar_text(self, row_key: bytes, body: bytes, analysis: Analysis) -> Comparison:
         matches, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
         counts = proposal.candidates, len(matches)
         reason = REASON_CROWDED if proposal.is_crowded else ""

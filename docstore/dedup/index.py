@@ -55,10 +55,10 @@ BUCKET_LIMIT: Final = 64
 LOOKS_NEAR: Final = 24
 LOOKS_INSIDE: Final = 16
 LOOKS_MOST: Final = 8
-"""Texts looked at a page: of those that share a band, of those that share a 0-mod-p fingerprint, and of all, by how
-many keys they share: a text that was among the first of full buckets is in no others."""
+"""For each page, so many texts are compared: of those that share a band, of those that share a 0-mod-p fingerprint, and
+of all texts those that share the most keys.  A text that is among the first of full buckets is in no other buckets."""
 FURTHER: Final = 48
-"""Texts of each of the first two lists that may be looked at next."""
+"""Further texts of each of the first two lists.  They are compared if many are alike, but none is near."""
 LOOKS: Final = LOOKS_NEAR, LOOKS_INSIDE, LOOKS_MOST, FURTHER
 """For native code."""
 NO_KEYS: Final[Keys] = np.empty(0, np.uint64)
@@ -82,10 +82,10 @@ MAX_CACHED_CONDITIONS = 128
 MOST_ABSENT = 4096
 """Rows that are known to be empty; when there are more, all are forgotten."""
 OLDEST_COST = 6
-"""Cost of one in the cache, in qualifiers."""
+"""Cost of an `Oldest` in the cache, in qualifiers."""
 
 Fits: TypeAlias = Callable[[PagePointer], bool]
-"""Whether a page fits."""
+"""A test that reads the row of a posted page: the page is live, and is what the caller looks for."""
 _END: Final = PagePointer(1 << 64, b"")
 """After every page."""
 _BEGIN: Final = PagePointer(0, b"")
@@ -130,7 +130,7 @@ class Proposal(NamedTuple):
         numbers: of texts, in the order in which to look at them.
         candidates: different texts found, looked at or not.
         has_own: whether the page's own text is among them: it is posted already.
-        further: texts that come next, where the others are no more than alike.
+        further: texts that are compared next, if many of the first are alike but none is near.
         is_crowded: half of the bands, or all fingerprints, ended in full buckets: texts may have been left out.
         further_keys: those of chains beyond their first that were asked for, and of a text in the middle of a crowd
             those of its second buckets: a text is posted under them as well.
@@ -297,8 +297,8 @@ def _newest_first(pointer: PagePointer) -> bytes:
     return (TIMESTAMP_MAX - pointer[0]).to_bytes(8, "big") + pointer[1]
 
 
-def page_of(posting_row: bytes, qualifier: bytes) -> PagePointer:
-    """The page of a posting; of any kind but a band's."""
+def posted_page(posting_row: bytes, qualifier: bytes) -> PagePointer:
+    """The page that a posting leads to.  The posting is of any kind except that of bands."""
     pointer = _pointer(qualifier)
     is_name = posting_row[0] in (POSTING_PAYLOAD_DIGEST, POSTING_DOCNO)
     return PagePointer(TIMESTAMP_MAX - pointer.timestamp, pointer.row_key) if is_name else pointer
@@ -445,8 +445,8 @@ class Oldest:
 
 
 CachedRow: TypeAlias = tuple[Sequence[bytes], dict[Hashable, Oldest]]
-"""The first POINTER_SLICE qualifiers of a row, fewer if it has no more, never changed; and results by condition, if it
-has more than a few pages."""
+"""The first POINTER_SLICE qualifiers of a row, or all if it has fewer; the list is never changed.  For a row of more
+than a few pages also the oldest fitting pages, by condition."""
 
 
 class HashIndex:
@@ -513,11 +513,11 @@ class HashIndex:
         condition: Hashable = None,
         new: NewPostings = NOTHING_NEW,
     ) -> PagePointer | None:
-        """The oldest page of a row that fits and is of another row of pages, or None.
+        """The oldest posted page that fits and does not belong to a given row of pages; None if there is none.
 
         Args:
             row: of postings.
-            row_key: pages of this row are skipped.
+            row_key: of the row of pages whose postings are skipped.
             fits: verifies a page; a page that does not fit is not verified again, until it is posted again.
             condition: identifies `fits` among those for this row: equal conditions mean equal results.
             new: of the batch in flight.
@@ -547,10 +547,10 @@ class HashIndex:
         """
         row = _name_key(kind, name)
         last = b"" if after is None else _newest_first(after)
-        return (page_of(row, qualifier) for qualifier in self._qualifiers_after(row, last))
+        return (posted_page(row, qualifier) for qualifier in self._qualifiers_after(row, last))
 
     def prepare(self, analyses: Iterable[Analysis]) -> None:
-        """Prefetch the rows of texts and bodies of the pages that are judged next, if rows are cached."""
+        """Read into the cache, if there is one, the rows of texts and bodies of the pages that are judged next."""
         if len(self._absent) > MOST_ABSENT:
             self._absent.clear()
         if self._rows is not None:

@@ -8,12 +8,11 @@ After the commit its texts go into the memtable; if its outcome is unknown, afte
 log gives what the runs lack.  Each row names the first group whose runs were not known to be durable, so lost runs are
 detected, and rows of groups before it are deleted.
 
-*Runs.*  A run keeps 40 bits of each key (docs/format.md), and the first `BUCKET_LIMIT` texts of it.  A key that agrees
-by chance is a false candidate, 1 in 3,000 look-ups at 360 million postings; the detector verifies every candidate.  A
-full bucket stays full although some of its texts are gone: later ones are found under longer keys.
+*Runs.*  A run keeps 40 bits of each key (docs/format.md), and the first `BUCKET_LIMIT` texts of it.  Two keys that have
+these bits in common give a false candidate, 1 in 3,000 look-ups at 360 million postings; the detector rejects it.
 
 *Damage.*  If runs are damaged or missing, all texts are posted again from the stored pages.  A look-up that meets
-damage waits for this; if it fails, during a commit, and in a dry run, the look-up goes on without the damaged postings.
+damage waits for this.  It goes on without the damaged postings in a dry run, during a commit, and if posting fails.
 
 *Files.*  A run is named by its groups, ``first-end``, written sequentially, memory-mapped, and never changed.  After a
 crash the runs that no other run covers are the index.  A background thread syncs, unlinks and merges.  Short tasks come
@@ -35,7 +34,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +65,6 @@ from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
 from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.files import AppendFile, Files, translated
 
-Texts: TypeAlias = Iterable[IndexQuery]
 TABLE: Final = "meta"
 FLUSH_TEXTS: Final = 2048
 FLUSH_POSTINGS: Final = 1 << 17
@@ -80,8 +78,7 @@ _TRIMMED_AT_ONCE: Final = 256
 _RETRY_TEXTS: Final = 256
 _WORTH_A_REBUILD: Final = 4
 _LOG_END: Final = RUN_LOG_PREFIX[:-1] + bytes((RUN_LOG_PREFIX[-1] + 1,))
-_DIGITS: Final = 16
-_RUN_NAME: Final = re.compile(rf"([0-9a-f]{{{_DIGITS}}})-([0-9a-f]{{{_DIGITS}}}){re.escape(RUN_SUFFIX)}")
+_RUN_NAME: Final = re.compile(f"([0-9a-f]{{16}})-([0-9a-f]{{16}}){re.escape(RUN_SUFFIX)}")
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -91,7 +88,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Pruning:
-    """State of a pruning.
+    """The state of a pruning.
 
     Attributes:
         live: numbers of texts that stay, ascending; None until they are known.
@@ -117,7 +114,7 @@ class RunIndex(TextIndex):
         self,
         engine: Engine,
         folder: Path,
-        texts: Callable[[], Texts],
+        texts: Callable[[], Iterable[IndexQuery]],
         files: Files | None = None,
         *,
         lower: RunIndex | None = None,
@@ -474,7 +471,7 @@ class RunIndex(TextIndex):
             self._pruning.live = np.union1d(live, np.array(sorted(self._pruning.kept), np.uint64))
             runs.prune(self._pruning.live)
         try:
-            while self._is_pruning(runs):
+            while self._continue_pruning(runs):
                 storage.finish_merges()
         except DocstoreError as error:  # or a writer has rebuilt the runs
             with self._lock:
@@ -484,8 +481,8 @@ class RunIndex(TextIndex):
         with self._lock:
             return runs.dropped - before
 
-    def _is_pruning(self, runs: docstore_native.Runs) -> bool:
-        """Adopt finished rewrites and begin the next ones; whether there is more to wait for."""
+    def _continue_pruning(self, runs: docstore_native.Runs) -> bool:
+        """Adopt finished rewrites and begin the next ones; return True while some are left."""
         with self._lock:
             if self._runs is runs:
                 self._settle(runs)
@@ -667,7 +664,7 @@ class RunFiles:
         return not self._unsealed and self._error is None
 
     def _path(self, name: Span, suffix: str = RUN_SUFFIX) -> Path:
-        return self._folder / f"{name.first:0{_DIGITS}x}-{name.end:0{_DIGITS}x}{suffix}"
+        return self._folder / f"{name.first:016x}-{name.end:016x}{suffix}"
 
     def _check(self) -> None:
         if self._error is not None:
@@ -757,13 +754,10 @@ class RunFiles:
 
     @staticmethod
     def _map(path: Path) -> NDArray[np.uint8]:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            if not os.fstat(descriptor).st_size:
+        with path.open("rb", buffering=0) as file:
+            if not os.fstat(file.fileno()).st_size:
                 return np.frombuffer(b"", np.uint8)
-            return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), np.uint8)
-        finally:
-            os.close(descriptor)
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
     def remove(self, name: Span, mapped: object = None) -> None:
         """Remove a run in the background, where its buffer `mapped` is released: unmapping a large file takes time.

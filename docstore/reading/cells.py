@@ -215,7 +215,7 @@ class CellStore:
         if any(isinstance(mutation, SetCell) for _, mutations in checked for mutation in mutations):
             commit()
         else:
-            self._committer.free_space(commit)
+            self._committer.run_with_reserve(commit)
         self._compact_deleted(checked)
 
     def check_and_mutate(

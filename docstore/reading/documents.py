@@ -28,7 +28,7 @@ from docstore.model.keys import url_of
 from docstore.model.plain import asdict, iso
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers, Verdict, checked_families, header_of
-from docstore.reading.shown import HASH_SIGN, HTTP_FIELDS, SIGNS, TEXT_FIELDS, capture_fields, markdown_of, shown_text
+from docstore.reading.render import HASH_SIGN, HTTP_FIELDS, SIGNS, TEXT_FIELDS, capture_fields, markdown_of, shown_text
 from docstore.storage.captures import LiveCapture, decode_capture, stored_capture
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
@@ -307,16 +307,20 @@ def rejection_of(history: Iterable[Document], at: int | None) -> Document | None
 
 
 class TakesLong(Exception):
-    """An answer takes longer than the caller wants to wait, so it was not read: the caller asks again in a thread."""
+    """The values of a capture are longer than the reader's bound, so they were not read.
+
+    The server then reads them in a thread, where other requests do not wait for them.
+    """
 
 
 class DocumentReader:
-    """Reads documents.  Thread-safe, as the table and Bodies are.
+    """Reads documents.  Thread-safe, because the table and the values are.
 
     Args:
         table: of pages.
-        values: where values are.
-        most_bytes: of a capture's values, uncompressed: `get` raises TakesLong for others.  None for no bound.
+        values: of the backend.
+        most_bytes: the most uncompressed bytes of a capture's values.  For a larger capture `get` raises TakesLong.
+            None for no bound.
     """
 
     def __init__(self, table: Table, values: Values, *, most_bytes: int | None = None) -> None:
@@ -336,9 +340,9 @@ class DocumentReader:
             versions: most captures.
             families: of page, http, text, dedup; None for all four.
         Returns:
-            None when the row has no live capture.
+            None if the row has no live capture.
         Raises:
-            TakesLong: only where the reader has a bound.
+            TakesLong: the reader has a bound, and the values are longer.
         """
         shown = fields_shown(families if families is None else checked_families(families))
         newest = self._capture(row_key, None if at is None else at + 1, shown)
@@ -410,10 +414,10 @@ class DocumentReader:
             if one.shows_page or one.kind == CAPTURE_REJECTED:
                 shown = fields_shown(("http", "dedup") if one.shows_page else ("dedup",))
                 try:
-                    read = self._bounded(one, shown)
+                    read = self._read(one, shown)
                 except CorruptionError:  # compaction may have moved a value meanwhile
                     look = partial(self._table.capture_at, row_key, one.timestamp)
-                    read = through_moves(look, lambda now, one=one, shown=shown: self._bounded(now or one, shown))  # type: ignore[misc]
+                    read = through_moves(look, lambda now, one=one, shown=shown: self._read(now or one, shown))  # type: ignore[misc]
                 found.append(Document(row_key, (read,)))
         return found
 
@@ -429,7 +433,7 @@ class DocumentReader:
             asked.add(row_key)
             captures = self._table.captures(row_key, None if at is None else at + 1)
             newest = next((one for one in captures if one.shows_page or one.kind == CAPTURE_REJECTED), None)
-            rejected = newest and self._bounded(newest, fields_shown(("dedup",)))
+            rejected = newest and self._read(newest, fields_shown(("dedup",)))
             if rejected is None or rejected.verdict is None or rejected.verdict.stored != capture.STORED_REJECTED:
                 return None
             if checksum not in (None, rejected.checksum):
@@ -500,7 +504,7 @@ class DocumentReader:
             found = self._table.newest_capture(row_key, end)
             ahead.append((row_key, found))
             if found is not None:
-                raw_bytes += sum(map(raw_bytes_of, _needed(found, shown)))
+                raw_bytes += sum(map(raw_bytes_of, _cell_values_of(found, shown)))
             if len(ahead) == ROWS_AHEAD or raw_bytes >= READ_AHEAD_BYTES:
                 yield from self._assemble_all(ahead, end, shown)
                 ahead, raw_bytes = [], 0
@@ -509,7 +513,7 @@ class DocumentReader:
     def _assemble_all(
         self, ahead: list[tuple[bytes, LiveCapture | None]], end: int | None, shown: _Shown
     ) -> Iterator[Document | None]:
-        cell_values = [cell_value for _, found in ahead if found for cell_value in _needed(found, shown)]
+        cell_values = [cell_value for _, found in ahead if found for cell_value in _cell_values_of(found, shown)]
         try:
             values = dict(zip(cell_values, self._values.fetch_many(cell_values), strict=True))
         except CorruptionError:
@@ -524,8 +528,13 @@ class DocumentReader:
             yield None if one is None else Document(row_key, (one,))
 
     def _capture(self, row_key: bytes, end: int | None, shown: _Shown) -> Capture | None:
+        """The newest live page of a row before a time, if one is given; None if there is none.
+
+        Most reads want the newest capture of a row, and it is a stored page.  Native code then fills in its fields
+        from the record.  In all other cases the table finds the live capture, and `_read` fetches its values.
+        """
         try:
-            if end is None and self._fill is not None:  # nearly all reads: one call of native code after the look-up
+            if end is None and self._fill is not None:
                 cell = self._table.newest_record(row_key)
                 if cell is None:
                     return None
@@ -535,33 +544,31 @@ class DocumentReader:
                     return _capture_of(fields)
                 stored = decode_capture(cell.timestamp, record)
                 if stored.kind == CAPTURE_STORED:
-                    return self._bounded(stored_capture(stored), shown)
+                    return self._read(stored_capture(stored), shown)
         except CorruptionError:  # compaction may have moved a value meanwhile
             pass
         return through_moves(
             lambda: self._table.newest_capture(row_key, end),
-            lambda found: None if found is None else self._bounded(found, shown),
+            lambda found: None if found is None else self._read(found, shown),
         )
 
-    def _bounded(self, found: LiveCapture, shown: _Shown) -> Capture:
-        is_bounded = self._most_bytes < MOST_BYTES
-        if self._values.shares_values and not is_bounded:
-            return assemble(found, shown, self._values.fetch)
-        needed = _needed(found, shown)
-        if is_bounded and sum(map(raw_bytes_of, needed)) > self._most_bytes:
+    def _read(self, found: LiveCapture, shown: _Shown) -> Capture:
+        """Fetch the values that a live capture shows, and put them into a `Capture`."""
+        if self._most_bytes < MOST_BYTES and sum(map(raw_bytes_of, _cell_values_of(found, shown))) > self._most_bytes:
             raise TakesLong
         if self._values.shares_values:
             return assemble(found, shown, self._values.fetch)
-        # Each has a cell, and all of them are read in one call.
-        return assemble(found, shown, dict(zip(needed, self._values.fetch_many(needed), strict=True)).__getitem__)
+        cell_values = _cell_values_of(found, shown)  # each is in a cell of its own; one call reads all of them
+        raw = dict(zip(cell_values, self._values.fetch_many(cell_values), strict=True))
+        return assemble(found, shown, raw.__getitem__)
 
 
-_How: TypeAlias = str | Callable[[bytes], object] | None
-"""How the bytes of a value are shown: as text, by the name of Python's error handler; by a function; or as they are."""
+_Decoder: TypeAlias = str | Callable[[bytes], object] | None
+"""How the bytes of a value are decoded: as UTF-8 with this error handler of Python, by this function, or not at all."""
 
 _HTTP = (capture.TYPE, capture.CHARSET, capture.IP, capture.PAYLOAD_DIGEST, capture.DOCNO, capture.FETCHED_URL)
 _TEXT = (capture.TITLE, capture.MAIN, capture.DESCRIPTION, capture.KEYWORDS, capture.HEADINGS, capture.LANG)
-_FIELDS: dict[Column, tuple[str, _How, object]] = {
+_FIELDS: dict[Column, tuple[str, _Decoder, object]] = {
     capture.BODY: ("body", None, None),
     capture.STATUS: ("status", int, 0),
     capture.HEADERS: ("headers", capture.decode_headers, ()),
@@ -578,28 +585,28 @@ _FIELDS: dict[Column, tuple[str, _How, object]] = {
     capture.SKETCH: ("sketch", itemgetter(slice(SKETCH_BYTES)), None),
     capture.VERDICT: ("verdict", capture.decode_verdict, None),
 }
-"""Field of a capture for each column, how its bytes are shown, and what it is without a value."""
+"""For each column: the field of a `Capture`, how its bytes are decoded, and the field without a value."""
 _VERDICT = Capture._fields.index("verdict")
 _SERVED_FROM = Capture._fields.index("served_from")
 
 
 class _Shown(NamedTuple):
-    """What a document of some families shows.
+    """The columns that a document of some families shows.
 
     Attributes:
-        fields: of a capture without values, in their order.
-        columns: place in the fields, and how the bytes are shown.
-        numbers: the same by number of the field in a capture record; None for those that are not shown.
+        fields: of a `Capture` without values, in their order.
+        columns: by column, the index in `fields`, and how the bytes are decoded.
+        numbers: the same by number of the field in a capture record; None for a field that is not shown.
     """
 
     fields: list[object]
-    columns: dict[Column, tuple[int, _How]]
-    numbers: dict[int, tuple[int, _How] | None]
+    columns: dict[Column, tuple[int, _Decoder]]
+    numbers: dict[int, tuple[int, _Decoder] | None]
 
 
 @lru_cache(maxsize=64)
 def fields_shown(families: tuple[str, ...] | None) -> _Shown:
-    """What a document of these families shows; None for all.
+    """The columns that a document of these families shows; None stands for all families.
 
     Raises:
         InvalidArgument: one of them is none of page, http, text and dedup.
@@ -609,10 +616,10 @@ def fields_shown(families: tuple[str, ...] | None) -> _Shown:
         if family not in DOCUMENT_FAMILIES:
             raise InvalidArgument(f"a document has no family {family!r}; it has {', '.join(DOCUMENT_FAMILIES)}")
     fields: list[object] = list(Capture(0))
-    columns: dict[Column, tuple[int, _How]] = {}
-    for column, (name, how, absent) in _FIELDS.items():
+    columns: dict[Column, tuple[int, _Decoder]] = {}
+    for column, (name, decoder, absent) in _FIELDS.items():
         if column[0] in wanted or (column == capture.CRAWL and wanted != capture.BODY[:1]):
-            columns[column] = index, _ = Capture._fields.index(name), how
+            columns[column] = index, _ = Capture._fields.index(name), decoder
             fields[index] = absent
     fields_of = {**CAPTURE_FIELDS, CAPTURE_SHA1: capture.PAYLOAD_DIGEST}
     numbers = {number: columns.get(column) for number, column in fields_of.items()}
@@ -620,17 +627,20 @@ def fields_shown(families: tuple[str, ...] | None) -> _Shown:
 
 
 def assemble(found: LiveCapture, shown: _Shown, fetch_value: Callable[[bytes], bytes]) -> Capture:
-    """A capture as a document shows it: what native code is to give, and what is done where it gives nothing."""
+    """Put the values of a live capture into a `Capture`.
+
+    `Values.fill` does the same in native code, and returns False for the captures that are left to this function.
+    """
     fields = [found.timestamp, *shown.fields[1:]]
     columns = shown.columns
     for column, cell_value in found.columns.items():
         if column in columns and not is_absent(cell_value):
-            index, how = columns[column]
+            index, decoder = columns[column]
             raw = cell_value[1:] if cell_value[:1] == INLINE_TAG else fetch_value(cell_value)
-            if how is None:
+            if decoder is None:
                 fields[index] = raw
             elif raw:
-                fields[index] = raw.decode("utf-8", how) if isinstance(how, str) else how(raw)
+                fields[index] = raw.decode("utf-8", decoder) if isinstance(decoder, str) else decoder(raw)
     return _capture_of(fields)
 
 
@@ -641,6 +651,6 @@ def _capture_of(fields: list[object]) -> Capture:
     return tuple.__new__(Capture, fields)
 
 
-def _needed(found: LiveCapture, shown: _Shown) -> list[bytes]:
-    """Cell values that a capture's document shows."""
+def _cell_values_of(found: LiveCapture, shown: _Shown) -> list[bytes]:
+    """The cell values of a live capture that a document shows."""
     return [found.columns[column] for column in shown.columns if column in found.columns]

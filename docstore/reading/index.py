@@ -11,7 +11,7 @@ from typing import cast
 from docstore.compiled import docstore_native
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.detector import StoredPages
-from docstore.dedup.index import TABLE, HashIndex, IndexQuery, TextIndex, page_of, stored_postings
+from docstore.dedup.index import TABLE, HashIndex, IndexQuery, TextIndex, posted_page, stored_postings
 from docstore.dedup.kernel import ALGORITHMS, Kernel, bin_order
 from docstore.dedup.runs import RunIndex
 from docstore.model.capture import CHECKSUM, MAIN, STATUS, STORED_POSTED, TEXT_CHECKSUM, TITLE, Column
@@ -95,7 +95,7 @@ def stored_texts(
     for number in text_numbers(opened.engine) if numbers is None else numbers:
         row = _TEXTS_BEGIN + number
         for qualifier in stored_postings(opened.engine, row):
-            pointer = page_of(row, qualifier)
+            pointer = posted_page(row, qualifier)
             try:
                 page = pages.page(pointer)
                 if page is None or text_number(page.text_checksum) != number:

@@ -23,7 +23,7 @@ from docstore.model.capture import DESCRIPTION, HEADINGS, MAIN, TITLE, Column
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key, url_of
 from docstore.model.plain import asdict
-from docstore.reading.shown import shown_text
+from docstore.reading.render import shown_text
 from docstore.storage.captures import LiveCapture
 from docstore.storage.table import Table
 from docstore.storage.values import through_moves

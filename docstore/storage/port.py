@@ -146,15 +146,20 @@ class Committer(Protocol):
         """
         ...
 
-    def drop_placed(self) -> None:
-        """Drop values that were stored for a plan which is not committed.
+    def drop_values(self) -> None:
+        """Drop the values that were appended since the last commit, because their plan will not be committed.
 
         REQUIRES: lock.
         """
         ...
 
-    def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
-        """Run work that frees space; on a full disk it may use the reserve."""
+    def run_with_reserve(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
+        """Run work that frees space, such as a delete.  On a full disk the work may use the reserve of the store.
+
+        Args:
+            work: is run again after a StorageError, so it must be repeatable.
+            in_parts: release the reserve a quarter at a time.  False, for a compaction: release most of it at once.
+        """
         ...
 
 

@@ -172,7 +172,7 @@ def _record_mark(committer: LocalCommitter) -> str:
     mark = os.urandom(IDENTITY_BYTES)
     row = RowMutations("meta", BACKUPS_ROW, [SetCell(META_FAMILY, mark, 0, b"")])
     # A full disk is a reason for a backup, so this write may use the reserve.
-    committer.free_space(lambda: committer.commit(Plan([row])))
+    committer.run_with_reserve(lambda: committer.commit(Plan([row])))
     return mark.hex()
 
 

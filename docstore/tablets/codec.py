@@ -164,7 +164,7 @@ class ValueCodec:
         """The raw value of a record.
 
         Args:
-            record: as read from Bodies.
+            record: as it was read from a segment.
             resolve: gives the dictionary or base that the record names; needed only for those codecs.
         Raises:
             CorruptionError: the payload is no sound frame, or not of the record's raw length.

@@ -103,10 +103,10 @@ class LocalCommitter:
         if interrupt is not None:
             raise interrupt
 
-    def drop_placed(self) -> None:
-        """See `Committer` of the port: else they would be written with the next group, though the disk was full."""
+    def drop_values(self) -> None:
+        """See `Committer` of the port: otherwise the next commit would write these values too."""
         self._values.records.drop()
 
-    def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
+    def run_with_reserve(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """See `Committer` of the port."""
         return self._reserve.spend(work, in_parts=in_parts)

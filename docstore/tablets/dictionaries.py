@@ -429,8 +429,8 @@ class SiteDictionaries:
         if not scope.checksum:
             self._sample(*self._tablet(row_key, column), raw)
 
-    def judge(self, row_key: bytes, column: Column, raw_bytes: int, payload_bytes: int, dictionary: bytes) -> None:
-        """Measure the gain of a dictionary by a value that was encoded with it; if it has faded, begin a new one."""
+    def note_gain(self, row_key: bytes, column: Column, raw_bytes: int, payload_bytes: int, dictionary: bytes) -> None:
+        """Measure what a dictionary saves, by a value that was encoded with it; if that has faded, begin a new one."""
         if self._used is not None:
             self._used.add(dictionary)
         scope = self._site(row_key, column)[1]

@@ -215,7 +215,7 @@ class Manifest:
 
         Args:
             plan: of the group.  Its bodies are added to their tablets, its counts to the totals.
-            progress: from `Bodies.progress`, after the flush or sync of this group.
+            progress: from `ValueLog.progress`, after the flush or sync of this group.
         """
         sealed = self._sealed = {}
         for row_key, raw_bytes in plan.bodies:

@@ -1,7 +1,8 @@
 """Values of cells: inline in the cell up to 512 bytes, else in records of segments.
 
 An appended value can be fetched at once.  The committer makes dictionaries and records durable, and then writes the
-rows.  Fetching decodes in one native call; the Python code below it decodes columns of users, and reports damage.
+rows.  One native call decodes a value.  If it gives None, the Python code after it decodes the value, as it does for
+columns of users, or raises the error that says what is damaged.
 """
 
 from __future__ import annotations
@@ -62,16 +63,17 @@ class LocalValues:
         self._codec = codec
         self.dictionaries = dictionaries
         self._base_value = base_value
-        self._cell_values: LruCache[bytes, bytes] = memory.cache("refs of bases", len)
-        """Segment numbers are never reused, so a stale ref is missing, and never another value."""
+        self._base_refs: LruCache[bytes, bytes] = memory.cache("refs of bases", len)
+        """Cell values of bases by name.  A segment number is used once, so an old ref finds its record or none."""
         self._cached_bases: LruCache[bytes, bytes] = memory.cache("decoded bases", len)
         """Versions of a page are deltas against one base, results of a search against few."""
         self._last: tuple[tuple[int, ...], bytes] = ((), b"")
-        """Place and bytes of the value decoded last: after a body its text is read, which may be a delta of it."""
+        """Place and bytes of the value that was decoded last: often a body, whose text is read next."""
         self._load = dictionaries.load
-        self._related = codec.dictionaries.get, self.base, self._body
-        self.fill = partial(docstore_native.fill_capture, bodies.source, *self._related)
-        self.check_rows = partial(docstore_native.check_rows, bodies.source, *self._related)
+        self._resolvers = codec.dictionaries.get, self.base, self._body
+        """What native code calls for the dictionary, the base or the body that a record needs to be decoded."""
+        self.fill = partial(docstore_native.fill_capture, bodies.source, *self._resolvers)
+        self.check_rows = partial(docstore_native.check_rows, bodies.source, *self._resolvers)
         self.unreadable = dictionaries.unreadable
 
     # --- appending
@@ -106,22 +108,23 @@ class LocalValues:
         return list(stored.values())
 
     def _encode(self, values: list[NewValue]) -> dict[NewValue, Encoded]:
-        """Encode values, and sample them for dictionaries; texts that are deltas are no samples.
+        """Encode values, and sample them for new dictionaries, except those texts that became deltas.
 
         Texts are encoded after all other values, so that no thread waits for the body of a text.
         """
-        choose, judge, sample = self.dictionaries.choose, self.dictionaries.judge, self.dictionaries.sample
+        sites = self.dictionaries
         by_turn = sorted(values, key=lambda value: value.column == MAIN)
         dictionaries = [
-            choose(value.pointer.row_key, value.column, value.raw, samples=value.column != MAIN) for value in by_turn
+            sites.choose(value.pointer.row_key, value.column, value.raw, samples=value.column != MAIN)
+            for value in by_turn
         ]
         encoded = dict(zip(by_turn, self._codec.encode(by_turn, dictionaries), strict=True))
         for value, (record, _) in encoded.items():
             row_key, codec = value.pointer.row_key, None if record is None else record.codec
             if record is not None and codec == CODEC_ZSTD_DICTIONARY:
-                judge(row_key, value.column, record.raw_bytes, len(record.payload), record.related)
+                sites.note_gain(row_key, value.column, record.raw_bytes, len(record.payload), record.related)
             if value.column == MAIN and codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):
-                sample(row_key, MAIN, value.raw)
+                sites.sample(row_key, MAIN, value.raw)
         return {value: encoded[value] for value in values}
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
@@ -139,7 +142,7 @@ class LocalValues:
     def forget_dictionaries(self) -> None:
         """Drop cached dictionaries in use and refs of bases, because compaction has changed them."""
         self.dictionaries.forget()
-        self._cell_values.clear()
+        self._base_refs.clear()
 
     # --- fetching
 
@@ -153,7 +156,7 @@ class LocalValues:
         if place is not None:
             last = self._last
             source = self.records.source(*place)
-            raw = docstore_native.decode_value(source, place[0], place[1], *self._related)
+            raw = docstore_native.decode_value(source, place[0], place[1], *self._resolvers)
             if raw is not None:
                 if self._last is last and len(raw) <= LONGEST_OWN_BODY_BYTES:  # else it was decoded from a body
                     self._last = place, raw
@@ -203,7 +206,7 @@ class LocalValues:
 
     def _bases(self, wanted: set[bytes]) -> dict[bytes, bytes]:
         """Bases that are read together, up to READ_AHEAD_BYTES; others are read when they are needed."""
-        known = self._cell_values
+        known = self._base_refs
         for is_again in (False, True):  # compaction may have moved a base: look again without the cache
             chosen: dict[bytes, bytes] = {}
             room_bytes = READ_AHEAD_BYTES
@@ -254,7 +257,7 @@ class LocalValues:
 
         place = docstore_native.value_place(cell_value)
         if place is not None:
-            last, (dictionary, _, body) = self._last, self._related
+            last, (dictionary, _, body) = self._last, self._resolvers
             raw = docstore_native.decode_value(self.records.source(*place), *place[:2], dictionary, note, body)
             if raw is not None and self._last is last and len(raw) <= LONGEST_OWN_BODY_BYTES:
                 self._last = place, raw  # as `fetch`
@@ -329,7 +332,7 @@ class LocalValues:
             self._last = place, raw  # so that `fetch` keeps it
             return raw
         source, (segment, offset, _) = self.records.source(*place), place
-        dictionary, nothing = self._related[0], lambda *_: None  # a body that is a delta is refused below
+        dictionary, nothing = self._resolvers[0], lambda *_: None  # a body that is a delta is refused below
         if made := docstore_native.decode_value(source, segment, offset, dictionary, nothing, nothing):
             self._last = place, made
             return made
@@ -351,7 +354,7 @@ class LocalValues:
         return raw
 
     def _read_base(self, name: bytes) -> bytes:
-        known = self._cell_values
+        known = self._base_refs
         cached = known.get(name)
         if cached is not None:
             try:

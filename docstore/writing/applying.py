@@ -93,11 +93,11 @@ class DuplicateApplier:
             try:
                 applied = [self._apply(pointer, of, policy, kinds, needed, plan) for pointer, of in pairs]
                 if dry_run:
-                    side.committer.drop_placed()
+                    side.committer.drop_values()
                 elif plan.rows:
                     side.committer.commit(plan)
             except BaseException:
-                side.committer.drop_placed()
+                side.committer.drop_values()
                 raise
         return applied
 
@@ -120,7 +120,7 @@ class DuplicateApplier:
         (one,) = self._side.preparer.prepare([page], any_time=True)
         if one.error or one.is_visit or one.row_key != pointer.row_key:
             return Applied(reason="changed")
-        judged = self._view.detector.judge_against(of, page.body, one.analysis, status=page.status)
+        judged = self._view.detector.compare_with(of, page.body, one.analysis, status=page.status)
         if judged.kind not in kinds:
             return Applied(reason="changed" if judged.kind is VerdictKind.NEW else "kind")
         checksum = one.analysis.body_checksum
@@ -149,7 +149,7 @@ class DuplicateApplier:
     def _base(self, of: PagePointer) -> Base | None:
         """The base for the body of a page that resembles another page."""
         cell_value = self._view.cell_value(of, capture.BODY)
-        return None if cell_value is None else self._view.bases.at(cell_value, capture.BODY, of)
+        return None if cell_value is None else self._view.bases.base_for(cell_value, capture.BODY, of)
 
     def _visits(self, pointer: PagePointer) -> list[CaptureRecord]:
         """The visits that confirm a stored capture, oldest first."""
@@ -352,7 +352,7 @@ class Repairer:
             }
             row = self._table.replacement(row_key, old, old._replace(columns=columns))
             if row is None:
-                self._side.committer.drop_placed()
+                self._side.committer.drop_values()
                 return False
             self._side.committer.commit(Plan([row]))
         return True

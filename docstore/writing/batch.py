@@ -1,8 +1,8 @@
 """The batch, and the view: what a verdict sees of the store and of the pages that are not committed yet.
 
-`Batch` has the pages that are judged and not committed: their records, postings
-and anchors.  `View` reads batch over cache over rows.  The caches have committed data alone, and each commit updates
-them by key; what look-ups learnt from a batch is dropped with it.  A batch ends as a whole: `View.committed` or
+`Batch` has the pages that are judged and not committed: their records, postings and anchors.  `View` reads the batch
+first, then its caches, then the stored rows.  The caches have committed data alone, and each commit updates them by
+key; what look-ups learnt from a batch is dropped with it.  A batch ends as a whole, with `View.committed` or
 `View.drop`.  Nothing here decides what a verdict is, and nothing commits.
 """
 
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
-from docstore.dedup.detector import Detector, Judged, StoredPage, StoredPages, Thresholds
+from docstore.dedup.detector import Comparison, Detector, StoredPage, StoredPages, Thresholds
 from docstore.dedup.index import HashIndex, NewPostings, post_names
 from docstore.model.capture import (
     BODY,
@@ -29,7 +29,7 @@ from docstore.model.capture import (
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
+from docstore.model.types import Cell, Mutation, Previous, RowMutations, SetCell, VerdictKind
 from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, StoredValue, base_row, value_name
 from docstore.storage.bases import TABLE as BASES
@@ -120,7 +120,7 @@ class Bases:
         self._new_rows: dict[bytes, bytes] = {}
         """What `new_rows` prepared for the next commit: entries of `_bases` and of `_rows`."""
 
-    def at(self, cell_value: bytes, column: Column, pointer: PagePointer) -> Base | None:
+    def base_for(self, cell_value: bytes, column: Column, pointer: PagePointer) -> Base | None:
         """The base to use for a value that resembles a stored one: that value, or its base if it is a delta.
 
         None if the stored value is too small or too large for a base, or cannot be read.
@@ -285,7 +285,7 @@ class _TakenRun:
 
 
 class View(StoredPages):
-    """Batch over cache over rows: what verdicts see.  Not thread-safe: the sequencer owns it.
+    """What verdicts see: the batch, then the caches, then the stored rows.  Not thread-safe: the sequencer owns it.
 
     Attributes:
         batch: that is being judged.
@@ -317,7 +317,7 @@ class View(StoredPages):
         self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
         self._caches = caches
         self._engine = opened.engine
-        self._collects = table.collects_captures or table.collects_bodies
+        self._collects = table.collects_captures or table.collects_bodies  # then a policy may hide captures
         self._rows: LruCache[bytes, dict[int, StoredPage]] = opened.memory.cache(
             "pages",
             lambda row: sum([ROW_BYTES + sum(map(len, page.columns.values())) for page in row.values()]),
@@ -333,9 +333,9 @@ class View(StoredPages):
         """Of the batch."""
         return self.batch.postings
 
-    def compare(self, page: Prepared) -> Judged:
-        """The verdict on a page against other rows; see `Detector.judge`."""
-        return self.detector.judge(page.row_key, page.page.body, page.analysis, status=page.page.status)
+    def compare(self, page: Prepared) -> Comparison:
+        """The verdict on a page against other rows; see `Detector.compare`."""
+        return self.detector.compare(page.row_key, page.page.body, page.analysis, status=page.page.status)
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
         """See `StoredPages`; a page of the batch is live if it will be once the batch is committed."""
@@ -374,7 +374,7 @@ class View(StoredPages):
         cell_value = self.cell_value(pointer, BODY)
         if cell_value is not None and not is_ref(cell_value):
             return True
-        if cell_value is not None and self._caches and self.bases.at(cell_value, BODY, pointer) is not None:
+        if cell_value is not None and self._caches and self.bases.base_for(cell_value, BODY, pointer) is not None:
             return True  # and cached for the next delta
         return self.body(pointer) is not None
 
@@ -444,22 +444,25 @@ class View(StoredPages):
         return is_damaged
 
     def has_anchor(self, target: bytes, source: bytes, timestamp: int, text: bytes) -> bool:
-        """Whether the newest anchor of a page in the row of another has a text, and a time up to this one."""
-        stored = self._table.newest(target, ANCHOR_FAMILY, source)
-        cells = [stored, *self.batch.anchors.get(target, ())]  # of two with the same time, the later one counts
-        found = [(one[2], at, one[3]) for at, one in enumerate(cells) if one is not None and one[1] == source]
-        newest = max(found, default=(0, 0, b""))
-        return newest[0] <= timestamp and newest[2] == encode_inline(text)
+        """Whether the newest anchor from a page to another has this text, and is not newer than this time.
+
+        Of two anchors with the same time, the later one of the batch counts.
+        """
+        newest: Cell | SetCell | None = self._table.newest(target, ANCHOR_FAMILY, source)
+        for cell in self.batch.anchors.get(target, ()):
+            if cell.qualifier == source and (newest is None or cell.timestamp >= newest.timestamp):
+                newest = cell
+        return newest is not None and newest.timestamp <= timestamp and newest.value == encode_inline(text)
 
     # --- the batch
 
     def begin(self, pages: Sequence[Prepared]) -> None:
-        """Begin a batch, whose first pages are given: the last one is committed."""
+        """Begin a batch with these pages.  REQUIRES: the batch before it was committed or dropped."""
         self.batch = Batch(set())
         self.read_ahead(pages)
 
     def read_ahead(self, pages: Sequence[Prepared]) -> None:
-        """Read together what verdicts on the next pages of the batch read first."""
+        """Read for the next pages of the batch, in few calls, the rows that every verdict reads first."""
         if self._engine.caps.single_writer:
             row_keys = [page.row_key for page in pages if not page.error]
             self.batch.absent |= self._engine.absent_rows(PAGES, row_keys)

@@ -2,8 +2,8 @@
 
 `Encoder` takes the pages of a batch in their order, appends their values to the backend, and returns the columns of
 their records.  Bases are tried in this order: the row's own older version, the same path in another version or language
-of the site (`Siblings`), then the nearest page.  A page of the same batch can be a base, and gets its ref here.  How a
-verdict comes about is not known here, nor the commit.  The caller holds the committer's lock.
+of the site (`Siblings`), then the nearest page.  A page of the same batch can be a base, and gets its ref here.  The
+encoder reads verdicts but decides none, and it commits nothing.  The caller holds the committer's lock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST_INLINE = len(INLINE_TAG) + INLINE_LIMIT_BYTES
 
 
 Part = NewValue | Base
-"""The value of a column of a page: one that is appended, or a stored body that the page shares."""
+"""A long value of a page: one that is appended now, or a stored body that the page shares with another page."""
 
 
 class Encoder:
@@ -63,7 +63,7 @@ class Encoder:
         return columns, self._bases.new_rows(stored)
 
     def _parts(self, write: Write, batch: Mapping[PagePointer, Mapping[Column, Part]]) -> dict[Column, Part]:
-        """The long values of a page, and its body and text with what they may be deltas against.
+        """The long values of a page.  Its body and text come with the values that they may be deltas against.
 
         Args:
             write: the page.
@@ -74,26 +74,26 @@ class Encoder:
         parts: dict[Column, Part] = {}
         if write.record.kind == CAPTURE_STORED:
             keeps_body = BODY not in columns
-            related = self._related(write, batch) if keeps_body and self._values.shares_values else []
+            candidates = self._base_candidates(write, batch) if keeps_body and self._values.shares_values else []
             if keeps_body:
-                parts[BODY] = self._body(write, [body for body, _ in related], batch)
+                parts[BODY] = self._body(write, [body for body, _ in candidates], batch)
             raw = write.page.analysis.main_bytes
             name = value_name(raw) if INLINE_LIMIT_BYTES < len(raw) <= LARGEST_BASE_BYTES else b""
             body = parts.get(BODY)
             own_body = body if isinstance(body, NewValue) else None
-            parts[MAIN] = NewValue(pointer, MAIN, raw, name, [text for _, text in related], body=own_body)
+            parts[MAIN] = NewValue(pointer, MAIN, raw, name, [text for _, text in candidates], body=own_body)
         for column, value in columns.items():
             if len(value) > LONGEST_INLINE:
                 parts[column] = NewValue(pointer, column, value[1:])
         return parts
 
     def _body(self, write: Write, bases: Sequence[Part], batch: Mapping[PagePointer, Mapping[Column, Part]]) -> Part:
-        """The body of a page, or the stored body that it shares: that of an exact copy that is stored by reference."""
+        """The body of a page.  An exact copy that is stored by reference shares the body of the page that it copies."""
         verdict, raw = write.verdict, write.page.page.body
         same: Part | None = None
         is_copy = verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
         if verdict.of is not None and is_copy and self._values.shares_values:
-            same = self._part(batch, verdict.of, BODY)
+            same = self._base_candidate(batch, verdict.of, BODY)
             if same is not None and same.raw != raw:
                 same = None
         if isinstance(same, Base):
@@ -104,18 +104,18 @@ class Encoder:
             name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(raw)
         return NewValue(write.pointer, BODY, raw, name, bases, same=same)
 
-    def _related(
+    def _base_candidates(
         self, write: Write, batch: Mapping[PagePointer, Mapping[Column, Part]]
     ) -> list[tuple[Part, Part | None]]:
-        """What the body and the text of a page may be deltas against; the cheapest to find first.
+        """Body and text of those pages that the body and the text of a page may be deltas against.
 
-        It is the page's own older version, or the page of the same path in another version of the site; then the
-        nearest page.
+        The first is the page's own older version or, without one, the page of the same path in another version of the
+        site; the second is the nearest page.  The text is None if the page's own text is too short for a delta.
         """
         if write.is_damaged:
             return []
         pages: list[tuple[PagePointer, Mapping[Column, bytes] | None]] = []
-        sibling = self._siblings.meet(write.page.path_key, write.pointer)
+        sibling = self._siblings.replace_newest(write.page.path_key, write.pointer)
         if write.previous is not None:
             pages.append((PagePointer(write.previous.source, write.page.row_key), write.previous.columns))
         elif sibling is not None:
@@ -123,21 +123,23 @@ class Encoder:
         if write.nearest is not None:
             pages.append((write.nearest, None))
         has_text = len(write.page.analysis.main_bytes) > INLINE_LIMIT_BYTES
-        related: list[tuple[Part, Part | None]] = []
+        candidates: list[tuple[Part, Part | None]] = []
         for pointer, columns in pages:
-            body = self._part(batch, pointer, BODY, columns)
+            body = self._base_candidate(batch, pointer, BODY, columns)
             if body is not None:
-                related.append((body, self._part(batch, pointer, MAIN, columns) if has_text else None))
-        return related
+                candidates.append((body, self._base_candidate(batch, pointer, MAIN, columns) if has_text else None))
+        return candidates
 
-    def _part(
+    def _base_candidate(
         self,
         batch: Mapping[PagePointer, Mapping[Column, Part]],
         pointer: PagePointer,
         column: Column,
         columns: Mapping[Column, bytes] | None = None,
     ) -> Part | None:
-        """The body or text of a page, or its base, if another value may be a delta against it.
+        """The body or text of a page as a base: the value itself, or its own base if it is a delta.
+
+        None if no value may be a delta against it.
 
         Args:
             batch: earlier pages of the batch.
@@ -150,7 +152,7 @@ class Encoder:
             part = parts.get(column)
         else:
             cell_value = self._view.cell_value(pointer, column) if columns is None else columns.get(column)
-            part = None if cell_value is None else self._bases.at(cell_value, column, pointer)
+            part = None if cell_value is None else self._bases.base_for(cell_value, column, pointer)
         if part is None or not part.name:
             return None
         cell_value = part.cell_value if isinstance(part, Base) else b""
@@ -158,9 +160,10 @@ class Encoder:
 
 
 class Siblings:
-    """The newest page of each key without its versions.  Not thread-safe: the sequencer owns it.
+    """The newest page of each path, where paths that differ only in a version or a language are one path.
 
-    The oldest goes first.  After a restart the map fills again: compaction finds what was missed.
+    It is a cache in memory.  After a restart it fills again, and compaction finds the bases that were missed.  Not
+    thread-safe: the sequencer owns it.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -168,8 +171,13 @@ class Siblings:
             "siblings", lambda pointer: 150 + len(pointer.row_key)
         )
 
-    def meet(self, key: bytes, pointer: PagePointer) -> PagePointer | None:
-        """The page that came last under a key of `version_less`, if its row is another; this one is next."""
+    def replace_newest(self, key: bytes, pointer: PagePointer) -> PagePointer | None:
+        """Record the newest page of a path; return the page before it if that is in another row.
+
+        Args:
+            key: of the path, from `version_less`; b"" for none.
+            pointer: the newest page.
+        """
         if not key:
             return None
         before = self._newest.get(key)

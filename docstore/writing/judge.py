@@ -3,9 +3,14 @@
     judge(page, policies, view) -> Write
 
 The view has the committed store and the pages of the batch before this one, which become durable together with it or
-not at all.  So a page may be rejected, or stored by reference, against a page of its own batch.  Judging is pure: what
-it needs it asks of the view, and the answer says everything that is to be written.  It writes, commits and calls back
-nothing.
+not at all.  So a page may be rejected, or stored by reference, against a page of its own batch.  Judging is pure: it
+asks the view for all that it needs, and the `Write` that it returns says everything that is to be written.  It writes
+and commits nothing.
+
+    1. the time        the first free millisecond from the page's own on; a page with the same body there is `known`
+    2. its own row     `before` is the page before it; with the same bytes this page only confirms it
+    3. other rows      `view.compare` gives the verdict, and the pages that body and text may be deltas against
+    4. the policy      `stored_as` says how the page is stored, from its verdict and its policy
 """
 
 from __future__ import annotations
@@ -78,29 +83,29 @@ def judge(page: Prepared, policies: Policies, view: View) -> Write:
             known = None  # it is judged and stored again, at its own time
     if known is not None and known.stored != capture.STORED_REJECTED:
         anchors = _anchors_to_store(page, timestamp, view, compares=True)  # it may have been stored without them
-        return _known(page, timestamp, known)._replace(anchors=anchors)
+        return _already_stored(page, timestamp, known)._replace(anchors=anchors)
     before = view.newest_before(row_key, timestamp)
-    previous, previous_similarity, confirms = Previous.NONE, 0.0, False
+    previous, previous_similarity, is_confirmation = Previous.NONE, 0.0, False
     if before is not None:
         previous, previous_similarity = _compare_with_previous(page, before, view)
         its_status = int(before.columns.get(capture.STATUS, b"")[1:] or b"0")
         # An error page does not confirm a page.
-        confirms = previous is Previous.SAME_BYTES and bodies_compare(status, its_status)
-        is_damaged = is_damaged or (confirms and view.is_damaged(row_key, before))
-        confirms = confirms and not (page.keep_body and is_absent(before.columns[BODY]))
+        is_confirmation = previous is Previous.SAME_BYTES and bodies_compare(status, its_status)
+        is_damaged = is_damaged or (is_confirmation and view.is_damaged(row_key, before))
+        is_confirmation = is_confirmation and not (page.keep_body and is_absent(before.columns[BODY]))
     verdict, contains, nearest = view.compare(page)
-    is_shown = taken is not None and taken.kind != CAPTURE_REJECTED
+    is_shown = taken is not None and taken.kind != CAPTURE_REJECTED  # readers see a page or visit at this time
     if is_damaged:
         stored = capture.STORED_BODY  # under every policy: it is the only readable copy
-    elif confirms and not is_shown:
+    elif is_confirmation and not is_shown:
         stored = capture.STORED_CONFIRMED
     else:
         stored = stored_as(page, verdict, policies.get(verdict.kind, Policy.FLAG), view)
-        if is_shown and stored == capture.STORED_REJECTED:  # a page or visit is shown there already
+        if is_shown and stored == capture.STORED_REJECTED:
             stored = capture.STORED_BODY
     verdict = verdict._replace(previous=previous, previous_similarity=previous_similarity, stored=stored)
     if known is not None and (known.kind, known.of, known.stored) == (verdict.kind, verdict.of, verdict.stored):
-        return _known(page, timestamp, known)
+        return _already_stored(page, timestamp, known)
     is_linked = stored != capture.STORED_REJECTED
     anchors = _anchors_to_store(page, timestamp, view, compares=before is not None) if is_linked else ()
     return Write(
@@ -132,7 +137,7 @@ def _judge_visit(page: Prepared, view: View) -> Write:
         confirmed = view.verdict_of(row_key, before)
         verdict = _CONFIRMED if confirmed is None else not_modified(confirmed)
     if taken is not None:
-        return _known(page, timestamp, verdict)
+        return _already_stored(page, timestamp, verdict)
     columns = {capture.VISIT: encode_inline(capture.encode_visit(page.page.status, page.page.headers))}
     confirms, body_name = 0, b""
     if before is not None:
@@ -254,7 +259,7 @@ def refused(page: Prepared, error: str) -> Write:
     return Write(page._replace(url=page.page.url), pointer, _UNJUDGED, error=error)
 
 
-def _known(page: Prepared, timestamp: int, known: StoredVerdict) -> Write:
+def _already_stored(page: Prepared, timestamp: int, known: StoredVerdict) -> Write:
     """The answer to a capture that is stored already."""
     pointer = PagePointer(timestamp, page.row_key)
     return Write(page, pointer, known._replace(stored=capture.STORED_KNOWN), known_as=known.stored)

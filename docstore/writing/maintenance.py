@@ -29,7 +29,7 @@ from docstore.dedup.index import (
     Posted,
     TextIndex,
     number_of,
-    page_of,
+    posted_page,
 )
 from docstore.dedup.index import TABLE as POSTINGS
 from docstore.dedup.kernel import Kernel
@@ -158,7 +158,7 @@ class PageDeleter:
                     changed.update(self._without_crawl(label, waiting, links, plan))
                     self._committer.commit(plan)
                 except BaseException:
-                    self._committer.drop_placed()
+                    self._committer.drop_values()
                     raise
         return len(changed)
 
@@ -489,7 +489,7 @@ def page_key(pointer: PagePointer, body: bytes) -> int:
 
 def _page_and_body(posting: Posting) -> tuple[PagePointer, bytes]:
     row_key, qualifier = posting
-    return page_of(row_key, qualifier), row_key[1:] if row_key[0] == POSTING_BODY else b""
+    return posted_page(row_key, qualifier), row_key[1:] if row_key[0] == POSTING_BODY else b""
 
 
 def _missing(numbers: Keys, live: Keys) -> list[int]:

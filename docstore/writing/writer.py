@@ -82,7 +82,8 @@ class PageWriter:
         Raises:
             InvalidArgument: the page cannot be stored.
         """
-        return _accepted(self._write(self._prepare([page], options), options)[0])
+        (outcome,) = self._write_prepared(self._prepare([page], options), options)
+        return _accepted(outcome)
 
     def put_all(
         self, pages: Iterable[Page | tuple[str, bytes]], options: WriteOptions, threads: int
@@ -99,7 +100,7 @@ class PageWriter:
         pool = ThreadPoolExecutor(threads, "docstore-analyse")
         stream: Stream[Page, Prepared] = Stream(
             lambda batch: pool.submit(self._prepare, batch, options).result,
-            lambda group: self._write(group, options),
+            lambda group: self._write_prepared(group, options),
             self._queue.check,
         )
         try:
@@ -111,7 +112,7 @@ class PageWriter:
     def put_prepared(self, prepared: Iterable[Prepared], options: WriteOptions) -> Iterator[PutResult]:
         """Write pages that another process prepared; as `put_all`."""
         stream: Stream[Prepared, Prepared] = Stream(
-            lambda batch: batch.copy, lambda group: self._write(group, options), self._queue.check
+            lambda batch: batch.copy, lambda group: self._write_prepared(group, options), self._queue.check
         )
         yield from stream.answers(prepared, lambda page: body_bytes(page.page), is_in_memory=False)
 
@@ -175,7 +176,7 @@ class PageWriter:
         return taken
 
     def _take_turn(self) -> threading.Lock:
-        """The acquired lock of who prepares pages next."""
+        """Wait until this thread may prepare pages; return the lock of the turn, which it holds then."""
         while True:
             turn = self._turn
             if turn.acquire(timeout=SLOW_SECONDS):
@@ -192,8 +193,11 @@ class PageWriter:
         prepared = self._preparer.prepare(pages, anchors=options.anchors or options.links, any_time=options.any_time)
         return prepared if options.keep_body else [page._replace(keep_body=False) for page in prepared]
 
-    def _write(self, prepared: list[Prepared], options: WriteOptions) -> _Outcomes:
-        """Write pages of one source.  The list is cleared if no links are asked for."""
+    def _write_prepared(self, prepared: list[Prepared], options: WriteOptions) -> _Outcomes:
+        """Queue the pages of one caller as one request, and wait for their outcomes.
+
+        The list is cleared if no links are asked for.
+        """
         written = [_without_anchors(page, options) for page in prepared] if options.links else prepared
         request = Request(written, [options.policies] * len(prepared))
         self._queue.write(request)
@@ -262,10 +266,14 @@ class Request:
 
 
 class WriteQueue:
-    """Group commit: all pages reach the sequencer through here.  Thread-safe; callers may be interrupted anywhere."""
+    """Group commit: all pages reach the group writer through here.  Thread-safe; callers may be interrupted anywhere.
 
-    def __init__(self, sequencer: GroupWriter) -> None:
-        self._sequencer = sequencer
+    Args:
+        group_writer: a `Sequencer`, or the writer that the backend brings.
+    """
+
+    def __init__(self, group_writer: GroupWriter) -> None:
+        self._group_writer = group_writer
         self._lock = threading.Lock()
         self._waiting: deque[Request] = deque()
         """Guarded by `_lock`, as `_leader`: requests without an answer; the group that is being written comes first."""
@@ -343,7 +351,7 @@ class WriteQueue:
             pass
 
     def _write_group(self) -> None:
-        """Write the waiting requests, up to the bounds of a group.
+        """Write the requests of the next group, and wake the callers whose requests are answered.
 
         REQUIRES: the caller leads.
         """
@@ -352,7 +360,7 @@ class WriteQueue:
             gc.disable()  # it would look through thousands of objects that live as long as the group
             with self._writing:
                 group = self._next_group()
-                self._write(group)
+                self._write_pages(group)
             for request in group:
                 if len(request.outcomes) >= len(request.pages):
                     request.pages.clear()
@@ -385,13 +393,16 @@ class WriteQueue:
         return group
 
     def _is_awaited(self) -> bool:
-        """Whether a long request is written while short ones wait."""
+        """Whether a long request is being written while short ones wait."""
         with self._lock:
             lengths = [request.is_long for request in self._waiting]
         return lengths[:1] == [True] and not all(lengths)
 
-    def _write(self, group: Sequence[Request]) -> None:
-        """Write pages without an outcome; after an error all that are not committed fail: bad pages were refused."""
+    def _write_pages(self, group: Sequence[Request]) -> None:
+        """Write those pages of the requests that have no outcome yet, and append their outcomes.
+
+        After an error the pages that were not committed get the error as their outcome.
+        """
         owners: list[Request] = []
         pages: list[Prepared] = []
         policies: list[Policies] = []
@@ -403,7 +414,7 @@ class WriteQueue:
         results: Sequence[PutResult] = ()
         error: BaseException | None = StoreUnavailable(_CLOSED)
         if not self._is_closed:
-            results, error = self._sequencer.write(pages, policies, self._is_awaited)
+            results, error = self._group_writer.write(pages, policies, self._is_awaited)
         for owner, result in zip(owners, results, strict=False):
             owner.outcomes.append(result)
         if error is None:
@@ -462,7 +473,7 @@ class Sequencer:
                         writes.append(write)
                 self._commit(view.batch)
             except BaseException as error:
-                self._committer.drop_placed()
+                self._committer.drop_values()
                 view.drop()
                 return [result_of(write) for write in writes[:committed]], error
         return [result_of(write) for write in writes], None

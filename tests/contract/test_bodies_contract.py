@@ -1,4 +1,4 @@
-"""What Bodies promise: the same cases run over segments of several sizes."""
+"""What segments (`ValueLog`) promise: the same cases run over segments of several sizes."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ class NoValues:
     def with_values(self, row: RowMutations) -> RowMutations:
         return row
 
-    def drop_placed(self) -> None:
+    def drop_values(self) -> None:
         pass
 
 

@@ -32,7 +32,7 @@ from docstore.model.format import (
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers
 from docstore.reading.documents import DOCUMENT_FAMILIES, assemble, fields_shown
-from docstore.reading.shown import title_parts
+from docstore.reading.render import title_parts
 from docstore.storage.bases import Base, NewValue, value_name
 from docstore.storage.captures import CaptureRecord, decode_capture, stored_capture
 from docstore.storage.values import encode_absent, encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of

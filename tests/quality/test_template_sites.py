@@ -268,7 +268,7 @@ class Written:
             for analysis in group:
                 pointer = PagePointer(self._count * 1000, b"page %d" % self._count)
                 self._count += 1
-                self.detector.judge(pointer.row_key, BODY, analysis, status=200)
+                self.detector.compare(pointer.row_key, BODY, analysis, status=200)
                 self.pages.put(pointer, analysis)
                 self._index.add(new, pointer, analysis, status=200)
                 pointers.append(pointer)
@@ -282,7 +282,7 @@ class Written:
 
     def judge(self, analysis: Analysis) -> StoredVerdict:
         """The verdict on a page that is not written."""
-        return self.detector.judge(b"copy", BODY, analysis, status=200)[0]
+        return self.detector.compare(b"copy", BODY, analysis, status=200)[0]
 
 
 class Copy(NamedTuple):

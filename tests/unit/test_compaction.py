@@ -33,7 +33,7 @@ from docstore.storage.files import Files
 from docstore.storage.values import is_absent
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import relocation
-from docstore.tablets.compaction.segments import SegmentsNamed, removable
+from docstore.tablets.compaction.segments import NamesBySegment, removable
 from docstore.tablets.layout import Layout
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import delete_row
@@ -542,7 +542,7 @@ def test_a_page_that_is_deleted_during_a_run_does_not_come_back(store: DocumentS
 
 def test_a_segment_with_a_mark_stays_while_a_younger_one_stays(store: DocumentStore) -> None:
     rows = [SegmentRow(number, "live", 100, 100, tablet) for number, tablet in ((1, 1), (2, 0), (3, 0), (4, 0))]
-    named = SegmentsNamed(store.opened.manifest, store.opened.bodies)
+    named = NamesBySegment(store.opened.manifest, store.opened.bodies)
     found = {2: [delete_row(b"a", 5)], 3: [], 4: [delete_row(b"b", 6)]}
     named.marks = lambda row: found.get(row.number, [])  # type: ignore[method-assign]
     assert removable(rows, {2, 3, 4}, {1, 3}, named, 9) == ([4], found[4])

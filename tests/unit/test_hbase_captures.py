@@ -131,7 +131,7 @@ def test_a_pending_value_can_be_read_until_it_is_dropped(cluster: MemoryCluster)
         assert values.fetch(stored) == b"x" * 3000
         assert values.fetch_many([stored, values.append(KEY, MAIN, T0, b"short")]) == [b"x" * 3000, b"short"]
         assert isinstance(values, CellValues)
-        values.drop_placed()
+        values.drop_values()
         with pytest.raises(CorruptionError, match="a value is missing"):
             values.fetch(stored)
         with pytest.raises(CorruptionError, match="a value is missing"):

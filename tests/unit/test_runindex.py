@@ -6,7 +6,7 @@ import errno
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from memory_engine import MemoryEngine
 from numpy.typing import NDArray
 
 from docstore.dedup.index import IndexQuery, NewPostings
-from docstore.dedup.runs import RunFiles, RunIndex, Span, Texts
+from docstore.dedup.runs import RunFiles, RunIndex, Span
 from docstore.model.errors import StorageError
 from docstore.model.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW, RUN_TEXT_GONE
 from docstore.model.types import Durability, RowMutations, SetCell
@@ -44,7 +44,7 @@ class Store:
         self.asked_for_texts = 0
         self.cut_short_at: int | None = None
 
-    def texts(self) -> Texts:
+    def texts(self) -> Iterable[IndexQuery]:
         self.asked_for_texts += 1
         yield from self.committed[: self.cut_short_at]
         if self.cut_short_at is not None:

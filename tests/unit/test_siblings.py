@@ -61,7 +61,7 @@ def test_the_newest_page_of_another_row_is_named_and_the_oldest_is_forgotten(mon
     first, second, third = (PagePointer(number, row_key(f"https://a.example/{number}/x")) for number in (1, 2, 3))
 
     def meet(pointer: PagePointer) -> PagePointer | None:
-        return found.meet(version_less(pointer.row_key), pointer)
+        return found.replace_newest(version_less(pointer.row_key), pointer)
 
     assert meet(first) is None
     assert meet(first._replace(timestamp=5)) is None

@@ -92,7 +92,7 @@ def test_text_that_is_not_in_its_body_is_encoded_alone(store: DocumentStore) -> 
         _, (value, *_) = store.opened.values.append_values([body, NewValue(pointer, MAIN, text, body=body)])
         assert store.opened.values.fetch(value) == text
         assert not store.opened.values.is_delta(value)
-        store.committer.drop_placed()
+        store.committer.drop_values()
 
 
 @pytest.mark.parametrize("level", LEVELS)

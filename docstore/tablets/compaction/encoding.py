@@ -50,22 +50,23 @@ class Level(NamedTuple):
     Attributes:
         zstd: level of zstd.
         tries: bases tried for a body.
-        settles: a delta below this part of the raw bytes is taken without trying what else there is.
-        chooses: all bases are tried, at the level of writing, and the best one is taken; else the first small delta.
+        small: a delta is small, and is taken without trying the other bases, if it is below one part in so many of the
+            raw bytes.
+        compares: all bases are tried, at the level of writing, and the best one is taken; else the first small delta.
         dictionary_bytes: of a column's dictionary at most.
         samples: pieces looked at for each that is kept; 1 keeps pieces at even distances.
     """
 
     zstd: int
     tries: int
-    settles: int
-    chooses: bool
+    small: int
+    compares: bool
     dictionary_bytes: int
     samples: int
 
     def codec(self) -> ValueCodec:
-        """Encodes values so hard."""
-        return ValueCodec(self.zstd, small=self.settles, compares=self.chooses, guesses=False)
+        """A codec that tries so hard."""
+        return ValueCodec(self.zstd, small=self.small, compares=self.compares, guesses=False)
 
 
 LEVELS = {
@@ -94,7 +95,7 @@ def make_dictionaries(
     """
     made = {}
     for column, found in cell_values.items():
-        if level.chooses:
+        if level.compares:
             found = [cell_value for cell_value in found if not values.is_delta(cell_value)]
         raw_bytes = sum(raw_bytes_of(cell_value) for cell_value in found)
         if raw_bytes < LEAST_DICTIONARY_RAW_BYTES:

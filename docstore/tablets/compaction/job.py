@@ -1,7 +1,7 @@
 """Compaction: removes garbage, rewrites values in row-key order with new dictionaries and bases, and frees space.
 
     seal      finish the active segment, so that all its records can be moved; writers continue in another
-    mark      retire bases without a live capture: no new delta is made against them
+    mark      find the live data; retire bases without a live capture, so that no new delta is made against them
     move      for each tablet: apply policies, sample dictionaries, write values into segments of the tablet, and swap
               refs by compare and set
     sweep     remove the rows of bases that no remaining segment names and that pages do not share
@@ -55,13 +55,13 @@ from docstore.tablets.compaction.encoding import (
 from docstore.tablets.compaction.relocation import PAGES, Relocator
 from docstore.tablets.compaction.segments import (
     SMALL_GARBAGE_BYTES,
-    Marked,
-    SegmentsNamed,
+    LiveData,
+    NamesBySegment,
     SegmentWriter,
     Selection,
     Usage,
+    find_live_data,
     left_alone,
-    mark,
     needed,
     refs_among,
     removable,
@@ -183,23 +183,23 @@ class Compaction:
                 report.raw_bytes += sum(raw_bytes_of(ref) for ref in refs)
         opened.bodies.flush()
         rows = opened.manifest.segments()
-        marked = mark(opened.engine, self._table, opened.base_rows, opened.manifest)
+        live_data = find_live_data(opened.engine, self._table, opened.base_rows, opened.manifest)
         report.old_bytes = sum(row.committed_bytes for row in rows)
-        report.live_bytes = sum(life.live_bytes for life in marked.segments.values())
-        named = SegmentsNamed(opened.manifest, self._bodies)
-        alone, _ = left_alone(rows, self._selection(chosen), marked, named, opened.manifest.next_segment)
+        report.live_bytes = sum(life.live_bytes for life in live_data.segments.values())
+        named = NamesBySegment(opened.manifest, self._bodies)
+        alone, _ = left_alone(rows, self._selection(chosen), live_data, named, opened.manifest.next_segment)
         report.skipped_segments = len(alone)
 
     # --- the run
 
     def _compact(self, chosen: list[Tablet], report: CompactionReport, *, whole: bool) -> None:
         opened, committer = self._opened, self._committer
-        named = SegmentsNamed(opened.manifest, self._bodies)
+        named = NamesBySegment(opened.manifest, self._bodies)
         purged, first_new = self._seal()
-        marked = mark(opened.engine, self._table, opened.base_rows, opened.manifest)
+        live_data = find_live_data(opened.engine, self._table, opened.base_rows, opened.manifest)
         with committer.lock:
-            opened.base_rows.retired |= marked.unused_bases
-            opened.manifest.recount(marked.body_bytes, committer.durability)
+            opened.base_rows.retired |= live_data.unused_bases
+            opened.manifest.recount(live_data.body_bytes, committer.durability)
             if whole:
                 opened.manifest.merge_small(committer.durability)
             opened.manifest.split_grown(committer.durability)
@@ -208,10 +208,10 @@ class Compaction:
         chosen = [tablet for tablet in opened.manifest.tablets() if whole or tablet.number in numbers]
         selection = self._selection(chosen, full=bool(purged))
         before = set(opened.dictionaries.names())
-        alone, marks_number = left_alone(rows, selection, marked, named, first_new)
+        alone, marks_number = left_alone(rows, selection, live_data, named, first_new)
         report.skipped_segments = len(alone)
         found = [row for row in rows if row.number not in alone]
-        old, live_bytes, left_bytes = self._fitting(found, marked)
+        old, live_bytes, left_bytes = self._fitting(found, live_data)
         alone = {row.number for row in rows} - old
         report.old_bytes = sum(row.committed_bytes for row in rows if row.number in old)
         self._total_bytes = report.old_bytes
@@ -245,19 +245,20 @@ class Compaction:
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
-    def _fitting(self, rows: Sequence[SegmentRow], marked: Marked) -> tuple[set[int], int, int]:
+    def _fitting(self, rows: Sequence[SegmentRow], live_data: LiveData) -> tuple[set[int], int, int]:
         """Choose the segments to empty: all of them, or on a full disk those with most garbage, while there is room.
 
         Args:
             rows: of the segments that should be emptied.
-            marked: their live data.
+            live_data: what the policies keep of each segment.
         Returns:
             Their numbers, the bytes of their live values, and those of the values that have to wait.
         Raises:
             StorageError: ENOSPC, because nothing can be freed in the room that there is.
         """
         self._opened.make_reserve()
-        live = {row: marked.segments[row.number].live_bytes if row.number in marked.segments else 0 for row in rows}
+        segments = live_data.segments
+        live = {row: segments[row.number].live_bytes if row.number in segments else 0 for row in rows}
         all_bytes = sum(live.values())
         if self._lacking_bytes(all_bytes) <= 0:
             return {row.number for row in rows}, all_bytes, 0
@@ -294,7 +295,7 @@ class Compaction:
             f"{max(needed_bytes - free_bytes, 0) + SLACK_BYTES} bytes, or delete pages, and run it again",
         )
 
-    def _free_space(self, report: CompactionReport, named: SegmentsNamed, old: set[int], marks_number: int) -> None:
+    def _free_space(self, report: CompactionReport, named: NamesBySegment, old: set[int], marks_number: int) -> None:
         """The steps from sweep to unlink."""
         opened, committer = self._opened, self._committer
         used = Usage()
@@ -355,7 +356,7 @@ class Compaction:
         opened = self._opened
         old = {row.number for row in rows} - alone
         codec = self._level.codec()
-        copies = not (self._level.chooses or self._full or purged)
+        copies = not (self._level.compares or self._full or purged)
         moved_shared: dict[bytes, tuple[bytes, bytes]] = {}
         threads = max(1, min(len(chosen), os.cpu_count() or 1))
         failures: list[BaseException] = []
@@ -394,7 +395,7 @@ class Compaction:
                     failures.append(error)
                 stop.set()
                 raise
-            return relocator.moved
+            return relocator.counts
 
         if threads == 1:
             return [work(tablet) for tablet in chosen]
@@ -434,15 +435,15 @@ class Compaction:
             )
             moves_values |= bool(kept)
             for column, value in kept:
-                if self._level.chooses or dictionaries.wants_sample(row.row_key, column):
+                if self._level.compares or dictionaries.wants_sample(row.row_key, column):
                     cell_values[column].append(value)
         for column, made in make_dictionaries(cell_values, opened.values, self._level, opened.dictionaries).items():
             dictionaries.add(column, made)
         for number in range(PASSES):
             relatives = Relatives(tablet, opened, self._table, self._level, cache_bytes)
-            before = relocator.moved.lost_races
+            before = relocator.counts.lost_races
             relocator.move(tablet, dictionaries, relatives, again=number > 0)
-            if not relocator.moved.left_values and relocator.moved.lost_races == before:
+            if not relocator.counts.left_values and relocator.counts.lost_races == before:
                 break
         self._made |= dictionaries.made
         if moves_values or not is_part:  # also without values: its old dictionaries may have bytes of purged pages
@@ -452,7 +453,7 @@ class Compaction:
 
     # --- files
 
-    def _sweep(self, named: SegmentsNamed, used: Usage, old: set[int]) -> int:
+    def _sweep(self, named: NamesBySegment, used: Usage, old: set[int]) -> int:
         """Free bases without users; returns how many."""
         opened, committer = self._opened, self._committer
         self._needed(named, used, old)  # reads the names of all segments, so that under the lock few are left to read
@@ -468,12 +469,12 @@ class Compaction:
             used.base_rows.pop(name)
         return len(free)
 
-    def _needed(self, named: SegmentsNamed, used: Usage, old: set[int]) -> tuple[set[int], set[bytes]]:
+    def _needed(self, named: NamesBySegment, used: Usage, old: set[int]) -> tuple[set[int], set[bytes]]:
         """The segments and bases that must stay; see `needed`."""
         rows = self._opened.manifest.segments()
         return needed(rows, used.segments | {row.number for row in rows if row.number not in old}, named, used)
 
-    def _unlink(self, named: SegmentsNamed, used: Usage, old: set[int], marks_number: int) -> tuple[int, int]:
+    def _unlink(self, named: NamesBySegment, used: Usage, old: set[int], marks_number: int) -> tuple[int, int]:
         """Remove old segments without refs; returns how many were removed, and how many stay."""
         opened, committer = self._opened, self._committer
         with committer.lock:
@@ -499,7 +500,7 @@ class Compaction:
             removed += 1
         return removed, len(old - set(numbers[:removed]))
 
-    def _drop_dictionaries(self, named: SegmentsNamed) -> int:
+    def _drop_dictionaries(self, named: NamesBySegment) -> int:
         """Remove dictionaries that no record needs and no tablet uses; returns how many.
 
         A dictionary may come into use again during this: if a deleted site is crawled again, its first pages make the

@@ -2,8 +2,14 @@
 
 Rows are read in row-key order, in chunks.  Their values are written to a segment, which is durable before the first row
 refers to it, and before other tablets' threads learn of its refs.  A record that would hardly become smaller is copied
-without decoding it: see `Relocator._is_copied`.  The values of a capture are moved together: its
-record is replaced only if unchanged.  After a lost race the records are garbage; the next pass takes the row again.
+without decoding it: see `Relocator._is_copied`.  The values of a capture are moved together, because its record is
+replaced as a whole, and only if no other writer has changed it.  If one has, the moved values are garbage, and the next
+pass takes the row again.
+
+    move       scans the rows of a tablet, and calls `_plan` for each
+    _plan      gives the moves of a row: `_moves`, then `_copy` or `_encode_again` for each value
+    publish    finishes the segment, and calls `_apply` for each planned row
+    _apply     compares each planned row with what is stored now, and swaps the refs
 """
 
 from __future__ import annotations
@@ -102,7 +108,7 @@ class Relocator:
     """Moves tablets, one after the other.
 
     Attributes:
-        moved: counts of the moves.
+        counts: of the moves, for the report of the run.
 
     Args:
         opened, table, committer: of the store.
@@ -129,7 +135,7 @@ class Relocator:
         moved_shared: dict[bytes, tuple[bytes, bytes]],
         stop: Event,
     ) -> None:
-        self.moved = CompactionReport("")
+        self.counts = CompactionReport("")
         self._engine, self._values, self._base_rows = opened.engine, opened.values, opened.base_rows
         self._table = table
         self._committer = committer
@@ -182,7 +188,7 @@ class Relocator:
             again: a second or later pass.
         """
         self._tablet, self._dictionaries, self._relatives = tablet, dictionaries, relatives
-        self.moved.left_values = 0
+        self.counts.left_values = 0
         self._changed = set()
         with self._committer.lock:
             self._committer.followers.add(self._follow)
@@ -196,7 +202,7 @@ class Relocator:
                 if row.truncated and planned.collect:
                     self._collect_long_row(row.row_key)
                     planned = planned._replace(collect=False)
-                self.moved.rows += not again
+                self.counts.rows += not again
                 self._pending += _pieces(planned)
                 self._pending_moves += _moves_of(planned)
                 full = self._segment is not None and self._segment.length_bytes >= SEGMENT_LIMIT_BYTES
@@ -240,7 +246,7 @@ class Relocator:
             with self._committer.lock:
                 drops = [delete_of(cell) for cell in cells]
                 self._committer.commit(Plan([RowMutations(PAGES, row_key, drops)]))
-            self.moved.expired_cells += len(drops)
+            self.counts.expired_cells += len(drops)
 
     # --- planning
 
@@ -292,12 +298,12 @@ class Relocator:
                 try:
                     record = self._values.stored_record(old)
                     self._read_bytes += self._values.stored_bytes(old)
-                    self.moved.values += 1
-                    self.moved.raw_bytes += record.raw_bytes
+                    self.counts.values += 1
+                    self.counts.raw_bytes += record.raw_bytes
                     if self._is_copied(row_key, old, record, body):
-                        move = self._copied(column, old, record)
+                        move = self._copy(column, old, record)
                     elif column in (BODY, MAIN):
-                        move = self._moved(row_key, timestamp, column, columns, record, body)
+                        move = self._encode_again(row_key, timestamp, column, columns, record, body)
                     else:
                         pointer = PagePointer(record.timestamp, record.row_key)
                         new, _ = self._write(NewValue(pointer, column, self._values.value_of(old, record)))
@@ -313,7 +319,7 @@ class Relocator:
 
     def _record_damage(self, error: CorruptionError, place: Place) -> None:
         self._values.unreadable.record(error, place)
-        self.moved.damaged_values += 1
+        self.counts.damaged_values += 1
 
     def _is_copied(self, row_key: bytes, old: bytes, record: Record, body: Move | None) -> bool:
         """Whether a record is copied as it is, because it would hardly become smaller.
@@ -340,9 +346,9 @@ class Relocator:
         if record.codec == CODEC_ZSTD_DICTIONARY:
             return record.related == self._dictionaries.checksum(row_key, (record.family, record.qualifier))
         is_after_body = body is not None and bool(self._last_body) and body.new == self._last_body
-        return is_after_body and self._is_on(old, record)
+        return is_after_body and self._is_delta_of_last_body(old, record)
 
-    def _copied(self, column: Column, old: bytes, record: Record) -> Move:
+    def _copy(self, column: Column, old: bytes, record: Record) -> Move:
         """Write a record as it is."""
         name = self._base_rows.name_of(old) or b""
         is_delta = record.codec == CODEC_ZSTD_DELTA
@@ -355,7 +361,7 @@ class Relocator:
             self._last_body = b"" if is_delta else new
         return Move(column, old, new, name, base)
 
-    def _moved(
+    def _encode_again(
         self, row_key: bytes, timestamp: int, column: Column, columns: Columns, record: Record, body: Move | None
     ) -> Move:
         """Encode a body or text again: as a delta against a similar value, unless it is a base.
@@ -390,7 +396,7 @@ class Relocator:
         saves: list[int] = []
         frame = b""
         if base_value != old and not is_shared:
-            if current and not self._relatives.level.chooses and self._relatives.is_usable(current):
+            if current and not self._relatives.level.compares and self._relatives.is_usable(current):
                 frame = record.payload
                 bases.append(Base(current, b"", b"", PagePointer(0, row_key)))
             if not self._codec.is_small(column, len(frame), len(raw)):
@@ -399,7 +405,8 @@ class Relocator:
             text_bytes = raw_bytes_of(columns.get(MAIN, INLINE_TAG))
             if column == BODY and text_bytes > INLINE_LIMIT_BYTES:
                 saves = [-int(TEXT_ON_BODY * text_bytes)] * len(bases)
-        is_kept = bool(own) and not bases and not self._relatives.level.chooses and self._is_on(old, record)
+        tries_none = not bases and not self._relatives.level.compares
+        is_kept = bool(own) and tries_none and self._is_delta_of_last_body(old, record)
         owned = record.family, record.qualifier  # a shared record stays that of its owner
         value = NewValue(pointer, owned, raw, name, bases, body=own or None, frame=frame, saves=saves)
         new, base = (self._add(record), None) if is_kept else self._write(value)
@@ -453,7 +460,7 @@ class Relocator:
                 return PagePointer(verdict.of_timestamp, verdict.of_row_key)
         return None
 
-    def _is_on(self, old: bytes, record: Record) -> bool:
+    def _is_delta_of_last_body(self, old: bytes, record: Record) -> bool:
         """Whether a text is a delta of the body that was moved last, and not of the body of another page."""
         body = parse_cell_value(self._old_body[0]).ref
         return record.codec == CODEC_ZSTD_BODY and body_ref(parse_cell_value(old).ref or b"", record) == body
@@ -478,7 +485,7 @@ class Relocator:
         written = self._segment.length_bytes - before
         self._last_body = b""
         kind = f"{record.family}.{CODEC_NAMES[record.codec]}"
-        self.moved.codec_bytes[kind] = self.moved.codec_bytes.get(kind, 0) + written
+        self.counts.codec_bytes[kind] = self.counts.codec_bytes.get(kind, 0) + written
         return encode_ref_value(record.raw_bytes, ref)
 
     # --- applying
@@ -515,7 +522,7 @@ class Relocator:
         row_key = planned.row_key
         dropped = list(self._table.dropped(row_key)) if planned.collect else []
         mutations: list[Mutation] = [delete_of(cell) for cell in dropped]
-        self.moved.expired_cells += len(dropped)
+        self.counts.expired_cells += len(dropped)
         dropped_keys = {cell[:3] for cell in dropped}
         hidden: set[int] | None = None
         for old, moves in planned.changes:
@@ -528,17 +535,17 @@ class Relocator:
                     if hidden is None:
                         hidden = self._table.bodies_to_drop(list(self._table.records(row_key)))
                     if old.timestamp not in hidden:  # a visit has confirmed it since then; the next pass moves it
-                        self.moved.left_values += 1
+                        self.counts.left_values += 1
                         continue
                 elif not self._update_bases(move, bases):
-                    self.moved.left_values += 1
+                    self.counts.left_values += 1
                     continue
                 new[move.column] = move.new
             if not new:
                 continue
             replaced = self._replaced(row_key, old, new)
             if replaced is None:
-                self.moved.lost_races += 1
+                self.counts.lost_races += 1
                 continue
             mutations += replaced
             rows.update(bases)

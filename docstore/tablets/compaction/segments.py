@@ -77,8 +77,11 @@ def refs_among(cells: Iterable[Cell]) -> Iterator[bytes]:
             yield cell.value
 
 
-class SegmentsNamed:
-    """The names in each segment's records, from its manifest row, or by reading each record once."""
+class NamesBySegment:
+    """The names of bases and dictionaries that the records of each segment need.
+
+    They are in the manifest row of the segment; without such a row each record is read once.
+    """
 
     def __init__(self, manifest: Manifest, bodies: ValueLog) -> None:
         self._manifest = manifest
@@ -220,16 +223,16 @@ class Usage:
 
 
 @dataclass
-class Life:
-    """Live data of a segment: bytes of its live records, shared ones counted once, and first and last row key."""
+class SegmentLiveData:
+    """Bytes of the live records of a segment, shared ones counted once, and their first and last row key."""
 
     live_bytes: int = 0
     first: bytes = b""
     last: bytes = b""
 
 
-class Marked(NamedTuple):
-    """Live data by the policies.
+class LiveData(NamedTuple):
+    """What the policies keep, by segment and by tablet.
 
     Attributes:
         segments: by number.
@@ -237,31 +240,32 @@ class Marked(NamedTuple):
         body_bytes: raw bytes of bodies, by number of the tablet.
     """
 
-    segments: dict[int, Life]
+    segments: dict[int, SegmentLiveData]
     unused_bases: set[bytes]
     body_bytes: dict[int, int]
 
 
-def mark(engine: Engine, table: Table, base_rows: BaseRows, manifest: Manifest) -> Marked:
+def find_live_data(engine: Engine, table: Table, base_rows: BaseRows, manifest: Manifest) -> LiveData:
     """Find the live data, in one scan of all cells."""
     unused = {cell_value: name for name, cell_value in base_rows.scan()}
     bases = set(unused)
-    marked = Marked(defaultdict(Life), set(), {tablet.number: 0 for tablet in manifest.tablets()})
+    live_data = LiveData(defaultdict(SegmentLiveData), set(), {tablet.number: 0 for tablet in manifest.tablets()})
     for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SLICE_CELLS)):
         columns = live_columns(table, list(all_cells(engine, PAGES, row)))
         tablet = manifest.tablet_for(row.row_key).number
         body_bytes = sum(raw_bytes_of(value) for column, value in columns if column == BODY)
-        marked.body_bytes[tablet] = marked.body_bytes.get(tablet, 0) + body_bytes  # a split may have made it since
+        # A split may have made this tablet after the totals were begun.
+        live_data.body_bytes[tablet] = live_data.body_bytes.get(tablet, 0) + body_bytes
         for value in {value for _, value in columns if value[:1] == REF_TAG}:
             segment, _, length = place_of(value) or (0, 0, 0)
-            life = marked.segments[segment]
+            life = live_data.segments[segment]
             if value not in bases:  # a base may be shared by pages of another tablet
                 life.first = life.first or row.row_key
                 life.last = row.row_key
             if unused.pop(value, None) is not None or value not in bases:
                 life.live_bytes += length
-    marked.unused_bases.update(unused.values())
-    return marked
+    live_data.unused_bases.update(unused.values())
+    return live_data
 
 
 class Selection(NamedTuple):
@@ -281,7 +285,7 @@ class Selection(NamedTuple):
 
 
 def left_alone(
-    rows: Sequence[SegmentRow], selection: Selection, marked: Marked, named: SegmentsNamed, run: int
+    rows: Sequence[SegmentRow], selection: Selection, live_data: LiveData, named: NamesBySegment, run: int
 ) -> tuple[set[int], int]:
     """The segments that a run skips: they have little garbage, and nothing that must be removed.
 
@@ -292,7 +296,7 @@ def left_alone(
     Returns:
         The numbers, and the number for a segment of marks: `run`, the highest of all, or that of an earlier run.
     """
-    alone = {row.number for row in rows if _is_left_alone(row, selection, marked, named)}
+    alone = {row.number for row in rows if _is_left_alone(row, selection, live_data, named)}
     with_marks = [row.number for row in rows if named.marks(row)] if alone else []
     first = min(with_marks, default=run)
     younger = [row for row in rows if row.number in alone and row.tablet and row.number > first]
@@ -303,7 +307,7 @@ def left_alone(
     return alone - {row.number for row in younger if row.tablet in selection.chosen}, run
 
 
-def _is_left_alone(row: SegmentRow, selection: Selection, marked: Marked, named: SegmentsNamed) -> bool:
+def _is_left_alone(row: SegmentRow, selection: Selection, live_data: LiveData, named: NamesBySegment) -> bool:
     if row.level == SEGMENT_OF_MARKS:
         return True
     tablet = selection.tablets.get(row.tablet)
@@ -311,14 +315,14 @@ def _is_left_alone(row: SegmentRow, selection: Selection, marked: Marked, named:
         return False
     if row.tablet not in selection.chosen:
         return True
-    life = marked.segments.get(row.number, Life())
+    life = live_data.segments.get(row.number, SegmentLiveData())
     garbage_bytes = row.committed_bytes - life.live_bytes
     return (
         row.level in selection.levels
         and life.live_bytes > 0
         and (not life.last or (tablet.start <= life.first and (tablet.end is None or life.last < tablet.end)))
         and max(0, garbage_bytes - SMALL_GARBAGE_BYTES) <= selection.most_garbage * row.committed_bytes
-        and not named.of(row).bases & marked.unused_bases
+        and not named.of(row).bases & live_data.unused_bases
     )
 
 
@@ -338,9 +342,9 @@ def live_columns(table: Table, cells: Sequence[Cell]) -> list[tuple[Column, byte
 
 
 def needed(
-    rows: Iterable[SegmentRow], roots: set[int], named: SegmentsNamed, used: Usage
+    rows: Iterable[SegmentRow], roots: set[int], named: NamesBySegment, used: Usage
 ) -> tuple[set[int], set[bytes]]:
-    """Mark from the roots: the segments and bases that must stay.
+    """Find the segments and bases that must stay, starting from the segments in `roots`.
 
     A base stays if a staying segment names it, or if several pages share it; then its segment stays too.
 
@@ -364,7 +368,7 @@ def needed(
 
 
 def removable(
-    rows: Sequence[SegmentRow], old: set[int], staying: set[int], named: SegmentsNamed, marks_number: int
+    rows: Sequence[SegmentRow], old: set[int], staying: set[int], named: NamesBySegment, marks_number: int
 ) -> tuple[list[int], list[Record]]:
     """Segments to remove, and their delete marks to copy, each in order.
 

@@ -1,4 +1,4 @@
-"""Captures as they are shown: main text for people, and fields for JSON."""
+"""Rendering captures: main text for people, Markdown, and fields for JSON."""
 
 from __future__ import annotations
 
