@@ -34,6 +34,7 @@ class InlineValues:
 
     shares_values = True
     fill = None
+    check_rows = None
 
     def __init__(self) -> None:
         self.unreadable = UnreadableValues()

@@ -19,11 +19,11 @@ from docstore.serving.telemetry import Log
 from docstore.serving.wire import FrameKind, FrameReader
 from docstore.store import DocumentStore, open_store
 
-START_SECONDS = 30.0
-LOG_SECONDS = 30.0
+START_SECONDS = 60.0
+LOG_SECONDS = 60.0
 
 
-def http_client(url: str, timeout: float = 30, **named: Any) -> httpx.Client:
+def http_client(url: str, timeout: float = 60, **named: Any) -> httpx.Client:
     """A client that reads no certificates: that takes as long as many requests."""
     return httpx.Client(base_url=url, timeout=timeout, verify=False, **named)
 

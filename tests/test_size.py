@@ -9,9 +9,9 @@ Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `im
 |---|---|---|---|---|
 | right answers | 700 of 900 | 1,440 of 900 | 0 of 6 | 0 |
 | the redesign (judges, index in native code, calls declared once) | fewer by 840 | 680 | fewer by 1 | 70 |
-| scale (memory as a setting, the generator, the filter of rows) | 340 of 800 | 220 | 1 | 240 |
+| scale (memory as a setting, the generator, the filter of rows, native check and sweep) | 590 of 800 | 970 | 1 | 240 |
 | users (Markdown, quality, subtract, lectures, object stores, ranking) | 1,500 of 1,900 | 1,520 of 1,200 | 6 | 245 |
-| beyond one machine (Spark without a store, zeros in the log) | 640 of 900 | 0 | 6 | 165 |
+| beyond one machine (Spark without a store, zeros in the log, rebuild, load on HBase) | 760 of 900 | 0 | 7 | 440 |
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 41_260,
-    "lines of code of the core": 30_330,
+    "lines of code of docstore/": 41_520,
+    "lines of code of the core": 30_560,
     "files of docstore/": 194,
     "classes": 432,
-    "record types": 209,
+    "record types": 213,
     "calls of import_module": 5,
-    "files of a put": 35,
-    "classes of a put": 49,
-    "functions of a put": 217,
+    "files of a put": 33,
+    "classes of a put": 43,
+    "functions of a put": 205,
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 18_140,
-    "lines of tools/": 9_022,
+    "lines of Rust": 19_300,
+    "lines of tools/": 9_320,
 }
 
 

@@ -295,7 +295,7 @@ def _read_wacz(stream: IO[bytes], options: ReadOptions, depth: int = 0) -> Itera
         elif _is_wacz_name(member.filename) and depth == _MOST_DEPTH:
             reason = f"WACZ files are read {_MOST_DEPTH} deep inside each other, and this is one more: unzip them first"
         if reason:
-            yield DamagedEntry(max(0, member.header_offset), reason + place)
+            yield DamagedEntry(min(max(0, member.header_offset), size), reason + place)
             continue
         end = start + member.compress_size
         if _is_wacz_name(member.filename):

@@ -185,11 +185,7 @@ def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
     part = parser.add_mutually_exclusive_group()
     declare(part, "--family NAME", "only this family of the row")
     declare(part, "--column F:Q", "only this column of the row")
-    declare(
-        parser,
-        "--purge",
-        "delete pages for good: also compacts the store, so that none of their bytes remain",
-    )
+    declare(parser, "--purge", "delete pages for good: also compacts the store, so that none of their bytes remain")
     declare(parser, "--yes", "do not ask")
     arguments.add_progress(parser, "with --crawl or --purge: ")
     arguments.add_store(parser, "one JSON object: {deleted}, the number of rows from which something was deleted")

@@ -58,12 +58,7 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
         f"rule that extracts the text to fingerprint (default: {EXTRACTOR})",
         default=EXTRACTOR,
     )
-    declare(
-        parser,
-        "--shingle-words N",
-        f"words in a shingle (default: {SHINGLE_WORDS})",
-        default=SHINGLE_WORDS,
-    )
+    declare(parser, "--shingle-words N", f"words in a shingle (default: {SHINGLE_WORDS})", default=SHINGLE_WORDS)
     declare(
         parser,
         "--near-threshold J",

@@ -320,10 +320,8 @@ def test_four_writers_and_two_readers_go_on_under_load_while_servers_die(
             reader.start()
         for number in range(KILLS):
             threading.Event().wait(LOAD_SECONDS / (KILLS + 1))
-            running = [
-                name for name in cluster.servers() if name.startswith("regionserver") and processes.process_id(name)
-            ]  # on a machine that is full of other work one may have missed its time limit and ended itself
-            kill(processes, running[number % len(running)])
+            start_cluster(cluster, cache_folder())  # what ended itself, on a machine that is full of other work
+            kill(processes, f"regionserver{number % cluster.regionservers}")
             start_cluster(cluster, cache_folder())
         threading.Event().wait(LOAD_SECONDS / (KILLS + 1))
         resumed = writers.resume()

@@ -56,7 +56,7 @@ def test_a_tablet_that_fails_takes_no_shared_body_of_another_along(
 
         def fail_late(self: relocation.Relocator) -> None:
             if self._tablet.number == tablets[1] and self._segment is not None:
-                others.wait(10)  # as on a slow disk that is full: the other thread has gone on
+                others.wait(60)  # as on a slow disk that is full: the other thread has gone on
                 raise StorageError(28, "the disk is full")
             publish(self)
             if self._tablet.number == tablets[2]:
@@ -105,7 +105,7 @@ def test_an_interrupt_is_not_hidden_by_tablets_that_stop(tmp_path: Path, monkeyp
             if not handled.is_set():
                 # To the main thread: one that any other thread gets does not wake the main thread from its wait.
                 signal.pthread_kill(main_thread, signal.SIGUSR1)
-                handled.wait(10)
+                handled.wait(60)
             publish(self)
 
         monkeypatch.setattr(relocation.Relocator, "publish", interrupted)
@@ -153,7 +153,7 @@ def test_a_reader_sees_the_base_of_a_page_that_is_written_during_compaction(
         list(store.put_pages(pages("a", 5)))
         compaction = threading.Thread(target=store.compact)
         compaction.start()
-        assert waits.wait(30)
+        assert waits.wait(60)
         near, read = page(changed(words(3 + ord("a") * 1000, 900), 1, 5)), []
         committed = store.opened.manifest.committed
 
@@ -181,7 +181,7 @@ def test_bytes_of_a_purged_page_do_not_come_back_in_a_dictionary(
         store.delete(first.url, purge=True)
         compaction = threading.Thread(target=store.compact)
         compaction.start()
-        assert waits.wait(30)
+        assert waits.wait(60)
         list(store.put_pages(pages("a", 90)[6:]))  # enough for a dictionary of the site
         may_go_on.set()
         compaction.join()
@@ -199,10 +199,10 @@ def test_a_page_that_moves_while_another_tablet_makes_it_a_base_leaves_no_segmen
     def in_turn(self: relocation.Relocator) -> None:
         if self._tablet.start:  # its deltas are made, against pages of the first tablet that have not moved yet
             planned.set()
-            moved.wait(20)
+            moved.wait(60)
             publish(self)
         else:
-            planned.wait(20)
+            planned.wait(60)
             publish(self)
             moved.set()
 

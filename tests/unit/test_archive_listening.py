@@ -54,12 +54,12 @@ def listening(
 
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
-    assert started.wait(30)
+    assert started.wait(60)
     try:
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(60)
         archive.close()
 
 
@@ -138,7 +138,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_stalls_nobody(store: Documen
         slow.recv(1, socket.MSG_PEEK)
         found = exchange(port, f"GET /web/{DIGITS}id_/http://a.test/small HTTP/1.1", "Host: localhost")
         assert found.endswith(b"small")
-        assert answered.wait(30)
+        assert answered.wait(60)
         read = 0
         while piece := slow.recv(1 << 20):
             read += len(piece)

@@ -51,8 +51,9 @@ SCHEMAS = {
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No source counts as slow, so that a busy machine splits no batch."""
+    """No source counts as slow, so that a busy machine splits no batch; and each batch has several portions."""
     monkeypatch.setattr("docstore.writing.stream.GROUP_SECONDS", 1e9)
+    monkeypatch.setattr("docstore.writing.writer.PORTION_PAGES", 3)
 
 
 def open_store(folder: Path, schema: Schema) -> DocumentStore:

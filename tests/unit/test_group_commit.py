@@ -24,6 +24,7 @@ from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
 from docstore.writing import writer
 from docstore.writing.batch import PORTION_PAGES
+from docstore.writing.judge import judge
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 from docstore.writing.writer import Sequencer, WriteQueue
@@ -361,7 +362,7 @@ def test_a_single_page_is_written_before_a_long_group_ends(
 ) -> None:
     judged: list[str] = []
     is_queued = threading.Event()
-    original, add = writer.judge, WriteQueue.add
+    original, add = judge, WriteQueue.add
 
     def noted(one: Prepared, *others: Any) -> Any:
         judged.append(one.url)

@@ -17,7 +17,7 @@ from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
-from docstore.storage.bases import base_row, value_name
+from docstore.storage.bases import base_row, freed_row, value_name
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
@@ -289,7 +289,7 @@ def test_a_delta_whose_base_has_no_row_says_which_table_lacks_it(tmp_path: Path)
     with docstore.open(tmp_path / "s", create=True) as store:
         put(store)
         bases = store.opened.base_rows
-        store.opened.engine.mutate_rows([bases.freed(name) for name, _ in bases.scan()], Durability.SYNC)
+        store.opened.engine.mutate_rows([freed_row(name) for name, _ in bases.scan()], Durability.SYNC)
     with docstore.open(tmp_path / "s") as store, pytest.raises(docstore.CorruptionError) as caught:
         assert [store.get(url).newest.body for url in URLS]  # type: ignore[union-attr]
     assert caught.value.path == "engine/, table bodies"

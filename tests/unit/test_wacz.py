@@ -95,6 +95,14 @@ def test_a_member_that_would_begin_after_the_file_is_one_error_at_its_head() -> 
     assert "bytes after the end of the zip file (in 'archive/a.warc.gz')" in entry.reason
 
 
+def test_a_member_at_a_place_after_the_file_is_one_error_at_its_end() -> None:
+    raw = bytearray(packed({"archive/a.warc.gz": WARC}))
+    at = raw.index(b"PK\x01\x02") + 42  # of the offset in the list of members
+    raw[at : at + 4] = b"\0\0\1\0"
+    (entry,) = run(bytes(raw))
+    assert isinstance(entry, DamagedEntry) and entry.offset == len(raw)
+
+
 def test_a_damaged_record_is_one_error_with_the_name_of_its_file() -> None:
     raw = bytearray(packed({"archive/a.warc.gz": WARC}))
     raw[raw.index(b"\x1f\x8b\x08") + 60] ^= 255

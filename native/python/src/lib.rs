@@ -287,7 +287,7 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 33;
+const INTERFACE: u32 = 34;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
