@@ -238,7 +238,7 @@ class Relatives:
         self._old_values[base.name] = old_value
         return base
 
-    def texts_near(
+    def bases_for_text(
         self, row_key: bytes, name: bytes, raw: bytes, body_base: Base | None, current: bytes
     ) -> Iterator[Base]:
         """Bases to try for a text, with their raw bytes.
@@ -257,7 +257,7 @@ class Relatives:
             pointer = body_base.pointer
             if text is None and pointer.timestamp:
                 place = Place(pointer.row_key, *MAIN, pointer.timestamp)
-                text = self._values.unreadable.attempt(lambda: self._of(pointer, MAIN), place)
+                text = self._values.unreadable.attempt(lambda: self._base_of_page(pointer, MAIN), place)
             candidates.append(text)
         is_other = not candidates or candidates[0] is None or candidates[0].name != current
         if current and is_other and self.is_usable(current):
@@ -269,7 +269,7 @@ class Relatives:
             if with_raw is not None:
                 yield with_raw
 
-    def near(
+    def bases_for_body(
         self, row_key: bytes, name: bytes, raw: bytes, current: bytes, of_page: PagePointer | None
     ) -> Iterator[Base]:
         """Bases to try for a body, with their raw bytes, each once."""
@@ -294,12 +294,12 @@ class Relatives:
             yield Base(current, b"", b"", PagePointer(0, row_key))
         if of_page is not None:
             base = self._values.unreadable.attempt(
-                lambda: self._of(of_page), Place(of_page.row_key, *BODY, of_page.timestamp)
+                lambda: self._base_of_page(of_page), Place(of_page.row_key, *BODY, of_page.timestamp)
             )
             if base is not None:
                 yield base
 
-    def _of(self, pointer: PagePointer, column: Column = BODY) -> Base | None:
+    def _base_of_page(self, pointer: PagePointer, column: Column = BODY) -> Base | None:
         """The body or text of a page, or its base if it is a delta."""
         capture = self._table.capture_at(pointer.row_key, pointer.timestamp)
         cell_value = INLINE_TAG if capture is None else capture.columns.get(column, INLINE_TAG)

@@ -58,7 +58,7 @@ from docstore.tablets.compaction.segments import (
     LiveData,
     NamesBySegment,
     SegmentWriter,
-    Selection,
+    SkipRules,
     Usage,
     find_live_data,
     needed,
@@ -187,7 +187,7 @@ class Compaction:
         report.old_bytes = sum(row.committed_bytes for row in rows)
         report.live_bytes = sum(life.live_bytes for life in live_data.segments.values())
         named = NamesBySegment(opened.manifest, self._bodies)
-        skipped, _ = segments_to_skip(rows, self._selection(chosen), live_data, named, opened.manifest.next_segment)
+        skipped, _ = segments_to_skip(rows, self._skip_rules(chosen), live_data, named, opened.manifest.next_segment)
         report.skipped_segments = len(skipped)
 
     # --- the run
@@ -206,9 +206,9 @@ class Compaction:
             rows = [row for row in opened.manifest.segments() if row.number < first_new]
         numbers = {tablet.number for tablet in chosen}
         chosen = [tablet for tablet in opened.manifest.tablets() if whole or tablet.number in numbers]
-        selection = self._selection(chosen, full=bool(purged))
+        rules = self._skip_rules(chosen, full=bool(purged))
         before = set(opened.dictionaries.names())
-        skipped, marks_number = segments_to_skip(rows, selection, live_data, named, first_new)
+        skipped, marks_number = segments_to_skip(rows, rules, live_data, named, first_new)
         report.skipped_segments = len(skipped)
         to_empty = [row for row in rows if row.number not in skipped]
         old, live_bytes, left_bytes = self._fitting(to_empty, live_data)
@@ -337,12 +337,12 @@ class Compaction:
         cell = self._opened.engine.newest(META, PURGED_ROW, META_FAMILY, b"")
         return b"" if cell is None else cell.value
 
-    def _selection(self, chosen: Sequence[Tablet], *, full: bool = False) -> Selection:
+    def _skip_rules(self, chosen: Sequence[Tablet], *, full: bool = False) -> SkipRules:
         tablets = {tablet.number: tablet for tablet in self._opened.manifest.tablets()}
         names = list(LEVELS)
         levels = frozenset(names[names.index(self._level_name) :])
         most = -1.0 if full or self._full else MOST_GARBAGE
-        return Selection(tablets, {tablet.number for tablet in chosen}, levels, most)
+        return SkipRules(tablets, {tablet.number for tablet in chosen}, levels, most)
 
     def _move_all(
         self, chosen: Sequence[Tablet], rows: Sequence[SegmentRow], old: set[int], first_new: int, *, purged: bool

@@ -436,10 +436,10 @@ class Relocator:
         """
         current = record.related if record.codec == CODEC_ZSTD_DELTA else b""
         if record.family == MAIN[0]:
-            bases = self._relatives.texts_near(pointer.row_key, name, raw, body_base, current)
+            bases = self._relatives.bases_for_text(pointer.row_key, name, raw, body_base, current)
         else:
             likely = self._likely_relative(pointer.row_key, pointer.timestamp, columns)
-            bases = self._relatives.near(pointer.row_key, name, raw, current, likely)
+            bases = self._relatives.bases_for_body(pointer.row_key, name, raw, current, likely)
         return islice(bases, self._relatives.level.tries)
 
     def _has_owner(self, row_key: bytes, column: Column, value: bytes) -> bool:

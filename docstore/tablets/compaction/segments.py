@@ -268,7 +268,7 @@ def find_live_data(engine: Engine, table: Table, base_rows: BaseRows, manifest: 
     return live_data
 
 
-class Selection(NamedTuple):
+class SkipRules(NamedTuple):
     """Rules for the segments that a run may skip.
 
     Attributes:
@@ -285,7 +285,7 @@ class Selection(NamedTuple):
 
 
 def segments_to_skip(
-    rows: Sequence[SegmentRow], selection: Selection, live_data: LiveData, named: NamesBySegment, run: int
+    rows: Sequence[SegmentRow], rules: SkipRules, live_data: LiveData, named: NamesBySegment, run: int
 ) -> tuple[set[int], int]:
     """The segments that a run skips: they have little garbage, and nothing that must be removed.
 
@@ -296,7 +296,7 @@ def segments_to_skip(
     Returns:
         The numbers, and the number for a segment of marks: `run`, the highest of all, or that of an earlier run.
     """
-    skipped = {row.number for row in rows if _is_skipped(row, selection, live_data, named)}
+    skipped = {row.number for row in rows if _is_skipped(row, rules, live_data, named)}
     with_marks = [row.number for row in rows if named.marks(row)] if skipped else []
     first = min(with_marks, default=run)
     younger = [row for row in rows if row.number in skipped and row.tablet and row.number > first]
@@ -304,24 +304,24 @@ def segments_to_skip(
         earlier = min(row.run for row in younger)
         if earlier > max(with_marks) and all(row.number != earlier for row in rows):
             return skipped, earlier
-    return skipped - {row.number for row in younger if row.tablet in selection.chosen}, run
+    return skipped - {row.number for row in younger if row.tablet in rules.chosen}, run
 
 
-def _is_skipped(row: SegmentRow, selection: Selection, live_data: LiveData, named: NamesBySegment) -> bool:
+def _is_skipped(row: SegmentRow, rules: SkipRules, live_data: LiveData, named: NamesBySegment) -> bool:
     if row.level == SEGMENT_OF_MARKS:
         return True
-    tablet = selection.tablets.get(row.tablet)
+    tablet = rules.tablets.get(row.tablet)
     if tablet is None or row.state != SEGMENT_LIVE:
         return False
-    if row.tablet not in selection.chosen:
+    if row.tablet not in rules.chosen:
         return True
     life = live_data.segments.get(row.number, SegmentLiveData())
     garbage_bytes = row.committed_bytes - life.live_bytes
     return (
-        row.level in selection.levels
+        row.level in rules.levels
         and life.live_bytes > 0
         and (not life.last or (tablet.start <= life.first and (tablet.end is None or life.last < tablet.end)))
-        and max(0, garbage_bytes - SMALL_GARBAGE_BYTES) <= selection.most_garbage * row.committed_bytes
+        and max(0, garbage_bytes - SMALL_GARBAGE_BYTES) <= rules.most_garbage * row.committed_bytes
         and not named.of(row).bases & live_data.unused_bases
     )
 
