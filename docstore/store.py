@@ -79,12 +79,14 @@ def open_store(
     """Open a store; it is a context manager.
 
     Args:
-        path: of the directory.
+        path: the directory of the store.
         create: make the store if there is none.
         schema: for a new store.  An existing store keeps its own; a different one is refused.
         durability: what an acknowledged write survives: "sync" power loss, "flush" kill -9, "none" an orderly close.
-        read_only: change nothing in the directory; any number of processes may, while none writes.  None: if need be.
-        memory: that the store may hold, such as "2 GB", without mapped files; None: 512 MB, of a reader 64 MB.
+        read_only: change nothing in the directory.  Any number of processes may read so while none writes.  None: only
+            if the directory cannot be written to.
+        memory: the most memory that the store may hold, such as "2 GB", without mapped files.  None: 512 MB, or 64 MB
+            for a reader.
     Raises:
         StoreUnavailable: there is none, or another process holds it.
         UnsupportedFormat: it was written by a newer docstore.
@@ -110,7 +112,7 @@ class DocumentStore:
     Attributes:
         schema: what the store declares.
         cells: general cells: apply, scan, check_and_mutate, read_modify_write.
-        opened: its backend, for `docstore.reports.check` and for tools.
+        opened: the backend (`storage.port.Backend`), for `docstore.reports.check` and for tools.
         clusters: which cluster of the last sweep a page belongs to.
         unreadable: values that could not be read since the store was opened.
         lost: captures dropped because their bytes were missing (none at durability `sync`), and commits whose rows are
@@ -149,7 +151,7 @@ class DocumentStore:
         Close it before this one.
         """
         self._check_open()
-        self._write_side()  # opens the index, over which the overlay opens its own
+        self._write_side()  # opens the index: the overlay opens its own index over it
         return DocumentStore(self.opened.overlay(), Durability.NONE, clock=self._clock)
 
     def close(self) -> None:
@@ -323,7 +325,7 @@ class DocumentStore:
         deleter = self._write_side().deleter
         start, end = (b"", None) if prefix is None else keys.prefix_range(prefix)
         rows = deleter.rows_of_crawl(checked_crawl(crawl), start, end)
-        # Finding links again takes four fifths of the time.
+        # Without anchors in the store the links of the pages are not looked for: that would take most of the time.
         anchors = next(self._table.scan(spec=ReadSpec(("anchor",), cell_limit=1, keys_only=True)), None) is not None
         deleted = 0
         while some := list(islice(rows, ROWS_DELETED)):

@@ -135,8 +135,8 @@ class HBaseWriter:
         columns, _ = self._encoder.encode(batch.writes)
         plan = Plan(self._view.posting_rows())
         plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
-        slots = [_slot(write, row_of(write, columns), batch) for write in batch.writes if not write.page.is_visit]
-        visits = [row_of(write, columns) for write in batch.writes if write.page.is_visit]
+        slots = [_slot(write, row_of(write, columns), batch) for write in batch.writes if not write.prepared.is_visit]
+        visits = [row_of(write, columns) for write in batch.writes if write.prepared.is_visit]
         lost = self._committer.commit_group(plan, slots, visits)
         counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])
         self._committer.commit(Plan(counts=counts))
@@ -164,7 +164,7 @@ def _slot(write: Write, row: RowMutations, batch: Batch) -> Slot:
     verdict = write.verdict
     claim = b""
     if verdict.kind is VerdictKind.NEW and verdict.reason != REASON_BLANK and verdict.stored == STORED_BODY:
-        claim = bytes((status_class(write.page.page.status),)) + write.page.analysis.body_checksum
+        claim = bytes((status_class(write.prepared.page.status),)) + write.prepared.analysis.body_checksum
     named = (page for page in (verdict.of, write.contains) if page is not None)
     needs = frozenset(page for page in named if page in batch.pages)
     return Slot(write.pointer, row, claim, write.rewrites, needs)

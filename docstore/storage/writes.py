@@ -47,7 +47,7 @@ class Prepared(NamedTuple):
         values: columns of its record except body, text and verdict; empty without an analysis.
         path_key: its row key without versions (`version_less`).
         is_visit: it is a visit of an unchanged page (304), which has no body.
-        keep_body: whether its body is stored.
+        keep_body: whether the caller wants its body stored.
     """
 
     page: Page
@@ -67,22 +67,22 @@ class Write(NamedTuple):
     """A page with its verdict, and everything that its commit writes.
 
     Attributes:
-        page: the prepared page.
+        prepared: the analysed page.
         pointer: its row, and the time of its capture: the first free time from the page's own time on.
         verdict: for its record and its caller.
-        record: its capture record, with all values in their cells, whatever their length, but without the body and text
-            that `page` has; None if nothing is stored.
+        record: its capture record; None if nothing is stored.  All values are in their cells, however long they are,
+            except body and text, which `prepared` has.
         anchors: of its links, those that are not stored yet.
         error: why it is refused; else "".
-        known_as: how the same capture was stored before; else "".
+        known_as: if the same capture was stored before: how it was stored then; else "".
         contains: the page that its verdict says it contains.
         nearest: the nearest page of another row: body and text may be deltas against its body and text.
         previous: the page of its own row before it.
-        is_damaged: its row has the same bytes but they cannot be read, so it is stored whole.
+        is_damaged: its row has the same bytes, but they cannot be read, so it is stored whole.
         rewrites: its record replaces another one at the same time.
     """
 
-    page: Prepared
+    prepared: Prepared
     pointer: PagePointer
     verdict: StoredVerdict
     record: CaptureRecord | None = None
@@ -100,5 +100,5 @@ class Write(NamedTuple):
         assert self.record is not None
         if self.record.kind != CAPTURE_STORED:
             return self.record
-        values = {BODY: encode_inline(self.page.page.body), MAIN: encode_inline(self.page.analysis.main_bytes)}
+        values = {BODY: encode_inline(self.prepared.page.body), MAIN: encode_inline(self.prepared.analysis.main_bytes)}
         return self.record._replace(columns=values | self.record.columns)

@@ -25,8 +25,8 @@ class LocalCommitter:
     Attributes:
         manifest: tablets and segments; its changes are written with each commit.
         compacting: held by the one compaction that may run.
-        watch: called with the rows of each plan before they are written, while compaction looks for segments without
-            refs.
+        watch: called with the rows of each plan before they are written.  Compaction sets it while it looks for
+            segments without refs.
     """
 
     many_writers = False
@@ -83,8 +83,9 @@ class LocalCommitter:
             self._values.records.abandon()
             raise
         finally:
-            # An interrupt is held back, and followers that it may have stopped are told again, as of an unknown
-            # outcome: they read what was written.  Not in a function of its own, which it could stop before it begins.
+            # An interrupt (Ctrl-C) is held back until all followers have run.  One that it may have stopped is called
+            # again with `is_sure` False, and reads what was written.  This loop is not a function of its own, because
+            # an interrupt could stop the call before its first line.
             interrupt: KeyboardInterrupt | None = None
             waiting = list(self.followers)
             is_sure = known

@@ -158,7 +158,8 @@ class LocalValues:
             source = self.records.source(*place)
             raw = docstore_native.decode_value(source, place[0], place[1], *self._resolvers)
             if raw is not None:
-                if self._last is last and len(raw) <= LONGEST_OWN_BODY_BYTES:  # else it was decoded from a body
+                # If the value is a text that is a delta of its body, `_body` has kept the body, which is worth more.
+                if self._last is last and len(raw) <= LONGEST_OWN_BODY_BYTES:
                     self._last = place, raw
                 return raw
         value, ref = parse_cell_value(cell_value)

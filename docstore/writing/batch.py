@@ -97,13 +97,13 @@ BASE_ROW_BYTES = 128
 
 
 class Bases:
-    """Reads committed values that deltas are made against.  Not thread-safe: the sequencer owns it.
+    """Reads and caches the committed values that deltas are made against.  Not thread-safe: the sequencer owns it.
 
     Args:
         values: reads values.
         rows: of bases.
-        memory: shares for rows of bases, and for bodies and texts: most pages resemble recent ones.
-        caches: cache these rows too; then `follow` must be told of each commit.
+        memory: for rows of bases, and for the bodies and texts themselves: most pages resemble recent ones.
+        caches: cache the rows too.  Then `follow` must be called after each commit.
     """
 
     def __init__(self, values: Values, rows: BaseRows, memory: Memory, *, caches: bool) -> None:
@@ -119,13 +119,13 @@ class Bases:
         """What `new_rows` prepared for the next commit: entries of `_bases` and of `_rows`."""
 
     def base_for(self, cell_value: bytes, column: Column, pointer: PagePointer) -> Base | None:
-        """The base to use for a value that resembles a stored one: that value, or its base if it is a delta.
+        """The base for a new value that resembles a stored one: the stored value, or its own base if it is a delta.
 
         None if the stored value is too small or too large for a base, or cannot be read.
 
         Args:
-            cell_value: cell value of the stored one.
-            column, pointer: its column and page.
+            cell_value: of the stored value.
+            column, pointer: of the stored value.
         """
         cached = self._bases.get(cell_value)
         if cached is not None:
@@ -178,12 +178,12 @@ class Bases:
         return True
 
     def new_rows(self, stored: Iterable[StoredValue]) -> list[RowMutations]:
-        """The rows of those bases of values that need one and are not known to have it, for the next commit.
+        """The rows of bases to write with the next commit: of each base that a value needs and that may have no row.
 
-        The stored row is not read: any record with the bytes of the base may stand in it.
+        The stored row is not read: it may name any record with the bytes of the base, so it may be written again.
 
         Args:
-            stored: the values that are committed next, by which later values may be encoded.
+            stored: the values of the next commit.  Later values may be deltas against them.
         """
         self._new = {value.cell_value: value.base for value in stored if value.base is not None}
         needed = [value.base for value in stored if value.base is not None and value.needs_base]
@@ -468,7 +468,7 @@ class View(StoredPages):
 
     def add(self, write: Write) -> None:
         """Add a page to the batch: later pages see its record, and are judged against it if it stores its text."""
-        batch, record, prepared, pointer = self.batch, write.record, write.page, write.pointer
+        batch, record, prepared, pointer = self.batch, write.record, write.prepared, write.pointer
         if write.anchors:
             source = prepared.url.encode()
             for anchor in write.anchors:
@@ -489,7 +489,7 @@ class View(StoredPages):
     def posting_rows(self) -> list[RowMutations]:
         """The rows of the index that the batch writes; verdicts need none of the names that are posted here."""
         for write in self.batch.writes:
-            page = write.page.page
+            page = write.prepared.page
             if page.payload_digest or page.docno:
                 post_names(self.batch.postings, write.pointer, page.payload_digest, page.docno)
         return self.index.mutations(self.batch.postings)
@@ -542,8 +542,8 @@ COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMA
 
 def counts_of_writes(writes: Sequence[Write]) -> Counter[str]:
     """What pages and visits of a batch add to the totals of a store."""
-    pages = [(write.verdict, len(write.page.page.body)) for write in writes if not write.page.is_visit]
-    return counts_of(pages, sum(write.page.is_visit for write in writes))
+    pages = [(write.verdict, len(write.prepared.page.body)) for write in writes if not write.prepared.is_visit]
+    return counts_of(pages, sum(write.prepared.is_visit for write in writes))
 
 
 def counts_of(captures: Iterable[tuple[StoredVerdict, int]], visits: int = 0) -> Counter[str]:

@@ -77,7 +77,7 @@ class Encoder:
             candidates = self._base_candidates(write, batch) if keeps_body and self._values.shares_values else []
             if keeps_body:
                 parts[BODY] = self._body(write, [body for body, _ in candidates], batch)
-            raw = write.page.analysis.main_bytes
+            raw = write.prepared.analysis.main_bytes
             name = value_name(raw) if INLINE_LIMIT_BYTES < len(raw) <= LARGEST_BASE_BYTES else b""
             body = parts.get(BODY)
             own_body = body if isinstance(body, NewValue) else None
@@ -89,7 +89,7 @@ class Encoder:
 
     def _body(self, write: Write, bases: Sequence[Part], batch: Mapping[PagePointer, Mapping[Column, Part]]) -> Part:
         """The body of a page.  An exact copy that is stored by reference shares the body of the page that it copies."""
-        verdict, raw = write.verdict, write.page.page.body
+        verdict, raw = write.verdict, write.prepared.page.body
         same: Part | None = None
         is_copy = verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
         if verdict.of is not None and is_copy and self._values.shares_values:
@@ -100,7 +100,7 @@ class Encoder:
             return same
         name = b""
         if len(raw) <= LARGEST_BASE_BYTES:
-            checksum = write.page.analysis.body_checksum  # mostly its head is the name of the body
+            checksum = write.prepared.analysis.body_checksum  # mostly its head is the name of the body
             name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(raw)
         return NewValue(write.pointer, BODY, raw, name, bases, same=same)
 
@@ -115,14 +115,14 @@ class Encoder:
         if write.is_damaged:
             return []
         pages: list[tuple[PagePointer, Mapping[Column, bytes] | None]] = []
-        sibling = self._siblings.replace_newest(write.page.path_key, write.pointer)
+        sibling = self._siblings.replace_newest(write.prepared.path_key, write.pointer)
         if write.previous is not None:
-            pages.append((PagePointer(write.previous.source, write.page.row_key), write.previous.columns))
+            pages.append((PagePointer(write.previous.source, write.prepared.row_key), write.previous.columns))
         elif sibling is not None:
             pages.append((sibling, None))
         if write.nearest is not None:
             pages.append((write.nearest, None))
-        has_text = len(write.page.analysis.main_bytes) > INLINE_LIMIT_BYTES
+        has_text = len(write.prepared.analysis.main_bytes) > INLINE_LIMIT_BYTES
         candidates: list[tuple[Part, Part | None]] = []
         for pointer, columns in pages:
             body = self._base_candidate(batch, pointer, BODY, columns)

@@ -486,7 +486,7 @@ class Sequencer:
         rows = base_rows + self._view.posting_rows()
         rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
         rows += (row_of(write, columns) for write in batch.writes)
-        pages = [write.page for write in batch.writes if not write.page.is_visit]
+        pages = [write.prepared for write in batch.writes if not write.prepared.is_visit]
         bodies = [(page.row_key, len(page.page.body)) for page in pages]
         self._committer.commit(Plan(rows, bodies, counts_of_writes(batch.writes)))
         self._view.committed(columns)
@@ -497,14 +497,14 @@ def row_of(write: Write, columns: Mapping[PagePointer, dict[Column, bytes]]) -> 
     assert write.record is not None
     timestamp, kind, _, arrived, confirms, body_name = write.record
     record = CaptureRecord(timestamp, kind, columns[write.pointer], arrived, confirms, body_name)
-    return RowMutations(PAGES, write.page.row_key, [record.cell()])
+    return RowMutations(PAGES, write.prepared.row_key, [record.cell()])
 
 
 def result_of(write: Write) -> PutResult:
     """The answer to the caller."""
     verdict = write.verdict
     return PutResult(
-        write.page.url,
+        write.prepared.url,
         write.pointer.timestamp,
         capture.shown_verdict(verdict),
         verdict.previous,

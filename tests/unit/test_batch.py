@@ -206,7 +206,7 @@ def test_a_judged_page_says_all_that_is_written() -> None:
     assert write.record is not None and write.record.kind == CAPTURE_STORED
     assert not {BODY, MAIN} & write.record.columns.keys()
     whole = write.whole_record().columns
-    assert (whole[BODY], whole[MAIN]) == (INLINE_TAG + body, INLINE_TAG + write.page.analysis.main_bytes)
+    assert (whole[BODY], whole[MAIN]) == (INLINE_TAG + body, INLINE_TAG + write.prepared.analysis.main_bytes)
     assert (write.record.timestamp, write.record.arrived, write.rewrites) == (T0, NOW, False)
 
 
