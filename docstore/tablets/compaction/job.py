@@ -356,7 +356,7 @@ class Compaction:
         old = {row.number for row in rows} - alone
         codec = self._level.codec()
         copies = not (self._level.chooses or self._full or purged)
-        moved_shared: dict[bytes, tuple[bytes, bytes]] = {}
+        moved_shared: dict[bytes, bytes] = {}
         threads = max(1, min(len(chosen), os.cpu_count() or 1))
         failures: list[BaseException] = []
         stop = threading.Event()
