@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import cast
+from typing import TypeVar, cast
 
 from docstore.compiled import docstore_native
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
@@ -31,6 +31,8 @@ from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.port import Backend
 from docstore.storage.table import Table, declared_families
 from docstore.storage.values import INLINE_TAG
+
+_Value = TypeVar("_Value")
 
 _TEXTS_BEGIN = bytes((POSTING_TEXT,))
 _TEXTS_END = bytes((POSTING_TEXT + 1,))
@@ -191,7 +193,7 @@ class SeenPages:
         checksum = self._value(columns, CHECKSUM)
         if not self._is_compared(columns):
             return self.index.holds(pointer, checksum, known=self._known)
-        title = self._value(columns, TITLE).decode("utf-8", "surrogatepass")
+        title = _decoded(self._value(columns, TITLE), _as_text)
         return self.index.holds(pointer, checksum, self._value(columns, TEXT_CHECKSUM), title, known=self._known)
 
     def finds_near(self, shown: LiveCapture, text: bytes | None = None) -> bool:
@@ -206,7 +208,7 @@ class SeenPages:
         columns = shown.columns
         if not self._is_compared(columns):
             return True
-        main = (self._value(columns, MAIN) if text is None else text).decode("utf-8", "surrogatepass")
+        main = _decoded(self._value(columns, MAIN) if text is None else text, _as_text)
         number = text_number(self._value(columns, TEXT_CHECKSUM))
         query = keys_of_text(self._kernel, main, int.from_bytes(number, "big"))
         if query is None:
@@ -218,8 +220,26 @@ class SeenPages:
         """Whether the text of a page is compared with other texts."""
         if MAIN not in columns or not self._value(columns, TEXT_CHECKSUM):
             return False
-        return text_compares(int(self._value(columns, STATUS) or b"0"))
+        return text_compares(_decoded(self._value(columns, STATUS) or b"0", int))
 
     def _value(self, columns: Mapping[Column, bytes], column: Column) -> bytes:
         cell_value = columns.get(column, INLINE_TAG)
         return cell_value[1:] if cell_value[:1] == INLINE_TAG else self._fetch(cell_value)
+
+
+def _as_text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogatepass")
+
+
+def _decoded(value: bytes, decode: Callable[[bytes], _Value]) -> _Value:
+    """The value of a column.
+
+    Raises:
+        CorruptionError: it does not decode.
+    """
+    try:
+        return decode(value)
+    except ValueError as error:
+        raise CorruptionError(
+            "a column does not decode", expected="text or a number", found=f"{value[:32]!r}"
+        ) from error

@@ -186,10 +186,13 @@ def _check_capture(opened: Backend, seen: SeenPages, checked: Checked) -> Iterat
         if len(values) < len(record.columns):
             return
         pointer = PagePointer(record.timestamp, row_key)
-        if not seen.is_posted(pointer, shown):
-            yield place.finding("no posting leads to it: the detector cannot see this page", REINDEX)
-        elif not seen.finds_near(shown, values.get(capture.MAIN)):
-            yield place.finding("no band key or fingerprint leads to its text", REINDEX)
+        try:
+            if not seen.is_posted(pointer, shown):
+                yield place.finding("no posting leads to it: the detector cannot see this page", REINDEX)
+            elif not seen.finds_near(shown, values.get(capture.MAIN)):
+                yield place.finding("no band key or fingerprint leads to its text", REINDEX)
+        except CorruptionError as error:  # what a column says is nothing that it can say
+            yield Place(row_key, CAPTURE_FAMILY, b"", record.timestamp).damage(error)
 
 
 def _check_bases(opened: Backend, bases: Sequence[tuple[bytes, bytes]]) -> list[Finding]:

@@ -140,6 +140,7 @@ class PageWriter:
                 request = Request(
                     [_without_anchors(page, item[1]) for page, item in zip(prepared, taken, strict=True)],
                     [options.policies for _, options, _ in taken],
+                    yields=False,
                 )
                 self._queue.add(request)
             except Exception as error:  # for the callers, not for this thread
@@ -245,6 +246,7 @@ class Request:
     Args:
         pages: in order.  The request owns the list, and clears it when it is answered.
         policies: what to do per verdict, for each page.
+        yields: if it is long, it lets others go first; the rest of submitted pages would come after later ones.
     Attributes:
         outcomes: the result of each committed page, or why it is not written; for a prefix of the pages.
         is_long: it is written in several turns if shorter requests wait.
@@ -255,11 +257,11 @@ class Request:
 
     __slots__ = ("is_answered", "is_long", "is_queued", "outcomes", "pages", "policies", "wakeup")
 
-    def __init__(self, pages: list[Prepared], policies: Sequence[Policies]) -> None:
+    def __init__(self, pages: list[Prepared], policies: Sequence[Policies], *, yields: bool = True) -> None:
         self.pages = pages
         self.policies = policies
         self.outcomes: list[PutResult | Exception] = []
-        self.is_long = len(pages) > PORTION_PAGES
+        self.is_long = yields and len(pages) > PORTION_PAGES
         self.is_answered = self.is_queued = False
         self.wakeup = threading.Lock()
         self.wakeup.acquire()

@@ -11,8 +11,17 @@ from pages import page, words
 import docstore
 from docstore import Page, Policy
 from docstore.dedup.index import TABLE
-from docstore.model.format import POSTING_BODY, POSTING_TEXT, SEGMENT_DIRECTORY, SEGMENT_HEADER_BYTES
-from docstore.model.types import DeleteCells, Durability, RowMutations, VerdictKind
+from docstore.model.format import (
+    CAPTURE_ARRIVED,
+    CAPTURE_CONFIRMS,
+    CAPTURE_FAMILY,
+    CAPTURE_SHA1,
+    POSTING_BODY,
+    POSTING_TEXT,
+    SEGMENT_DIRECTORY,
+    SEGMENT_HEADER_BYTES,
+)
+from docstore.model.types import DeleteCells, Durability, RowMutations, SetCell, VerdictKind
 from docstore.reports.check import check
 from docstore.storage.reports import Finding
 from docstore.store import DocumentStore
@@ -84,3 +93,28 @@ def test_missing_postings_are_found_either_way(tmp_path: Path, kind: int) -> Non
         found, expected = both_ways(store)
     assert found == expected
     assert len(found) >= len(rows) // 2
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param(bytes((CAPTURE_ARRIVED, 0)), id="a time without bytes"),
+        pytest.param(bytes((CAPTURE_SHA1, 2, 0, 0)), id="a digest that is too short"),
+        pytest.param(bytes((25, 0)), id="a column without a value"),
+        pytest.param(bytes((CAPTURE_CONFIRMS, 1, 9)), id="a confirmed capture that is not there"),
+        pytest.param(b"\x0b\x02\0\xff", id="a title that is no text"),
+        pytest.param(b"\x02\x03\0\xff1", id="a status that is no number"),
+        pytest.param(b"\x02", id="the begin of a field"),
+    ],
+)
+def test_a_damaged_capture_record_is_found_either_way(tmp_path: Path, fields: bytes) -> None:
+    """Once, native code took the first four for sound, and a look one by one ended at the next two."""
+    filled(tmp_path / "s")
+    with docstore.open(tmp_path / "s") as store:
+        row_key = store.cells.row_key("https://h1.example/1")
+        (cell,) = (one for one in store.opened.engine.read_row("pages", row_key) if one.timestamp == T0 + 1000)
+        damaged = SetCell(CAPTURE_FAMILY, b"", cell.timestamp, cell.value + fields)
+        store.opened.engine.mutate_rows([RowMutations("pages", row_key, [damaged])], Durability.NONE)
+        found, expected = both_ways(store)
+    assert found == expected
+    assert found

@@ -10,14 +10,16 @@ from unittest import mock
 
 import pytest
 
+from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import NOT_ANALYSED
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
-from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind
+from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind, WriteOptions
 from docstore.storage.writes import Prepared
 from docstore.writing.batch import PORTION_PAGES
 from docstore.writing.judge import Policies
+from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
-from docstore.writing.writer import Request, WriteQueue
+from docstore.writing.writer import PageWriter, Request, WriteQueue
 
 FLAG: Policies = {}
 REJECT: Policies = {VerdictKind.EXACT: Policy.REJECT}
@@ -112,6 +114,21 @@ def test_long_requests_go_on_after_the_short_ones_that_wait(
     expected = [["first"], a[:turn], ["c"], b[:turn], ["d", "e", "f"], a[turn:], b[turn:]]
     assert writes.groups == expected
     assert answers(*behind) == [a, ["c"], b, ["d", "e"], ["f"]]
+
+
+def test_many_submitted_pages_are_written_before_later_ones(queue: WriteQueue, writes: Writes) -> None:
+    """Once, the rest of a long group of submitted pages was written after the next, short group of them."""
+    order = [f"https://a.example/{number}" for number in range(3 * PORTION_PAGES)]
+    writer = PageWriter(Preparer(Kernel(), lambda: 0), queue)
+    with mock.patch.object(queue, "add", wraps=queue.add) as adding:
+        first = writer.submit(Page(order[0], b"x"), WriteOptions(FLAG))
+        assert writes.reached.wait(60)
+        later = [writer.submit(Page(url, b"x"), WriteOptions(FLAG)) for url in order[1:]]
+        writes.go_on.set()
+        assert [future.result(60).url for future in (first, *later)] == order
+    requests = [call.args[0] for call in adding.call_args_list]
+    assert max(len(request.outcomes) for request in requests) > PORTION_PAGES
+    assert not any(request.is_long for request in requests)
 
 
 def test_a_long_request_that_fails_in_its_second_turn_keeps_the_answers_of_the_first(

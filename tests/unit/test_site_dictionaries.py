@@ -12,7 +12,7 @@ import pytest
 from stores import before_refs_change, stored, stored_value
 
 import docstore
-from docstore import Page
+from docstore import Page, Policy, VerdictKind
 from docstore.model.capture import BODY
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY
@@ -388,6 +388,21 @@ def test_a_site_keeps_a_lasting_dictionary_until_its_pages_are_gone(
         store.delete(one.url)
     store.compact()
     assert own not in store.opened.dictionaries.names()
+
+
+def test_pages_share_a_record_after_a_compaction_whether_its_owner_comes_first_or_last(store: DocumentStore) -> None:
+    """Once, a record was encoded for the first page that shares it, and copied for its owner."""
+    given = pages(1, 20)
+    list(store.put_pages(given))
+    copies = [one._replace(url=f"https://h1.example/a/0{number}") for number, one in enumerate(given)]
+    results = list(store.put_pages(copies, policies={VerdictKind.EXACT: Policy.REFERENCE}))
+    assert {result.stored for result in results} == {"reference"}
+    assert record_of(store, given[-1].url).codec == CODEC_ZSTD_DICTIONARY
+    store.compact()
+    values = [[stored_value(store, one.url, BODY) for one in group] for group in (given, copies)]
+    assert values[0] == values[1]
+    assert [store.opened.values.fetch(value) for value in values[0]] == [one.body for one in given]
+    assert list(check(store.opened)) == []
 
 
 def _refuse(*args: Any) -> None:

@@ -355,7 +355,7 @@ class Compaction:
         opened = self._opened
         codec = self._level.codec()
         copies = not (self._level.compares or self._full or purged)
-        moved_shared: dict[bytes, tuple[bytes, bytes]] = {}
+        moved_shared: dict[bytes, bytes] = {}
         threads = max(1, min(len(chosen), os.cpu_count() or 1))
         failures: list[BaseException] = []
         stop = threading.Event()

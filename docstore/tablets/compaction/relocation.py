@@ -117,7 +117,7 @@ class Relocator:
         on_bytes: called with the bytes of old records.
         codec: encodes values.
         copies: records that would hardly become smaller are copied.
-        moved_shared: shared values that were moved for another page than the record's: name -> old and new cell value.
+        moved_shared: values that pages may share, once they are moved: old -> new cell value.
         stop: set when another tablet failed.
     """
 
@@ -132,7 +132,7 @@ class Relocator:
         on_bytes: Callable[[int], None],
         codec: ValueCodec,
         copies: bool,
-        moved_shared: dict[bytes, tuple[bytes, bytes]],
+        moved_shared: dict[bytes, bytes],
         stop: Event,
     ) -> None:
         self.counts = CompactionReport("")
@@ -148,7 +148,7 @@ class Relocator:
         self._pending: list[PlannedRow] = []
         self._pending_moves = 0
         self._moved_shared = moved_shared
-        self._moved_here: dict[bytes, tuple[bytes, bytes]] = {}
+        self._moved_here: dict[bytes, bytes] = {}
         """Those of the segment that is being written: other threads must not refer to it before its manifest row."""
         self._stop = stop
         self._read_bytes = 0
@@ -353,12 +353,15 @@ class Relocator:
         name = self._base_rows.name_of(old) or b""
         is_delta = record.codec == CODEC_ZSTD_DELTA
         base = Base(record.related, b"", b"", PagePointer(0, record.row_key)) if is_delta else None
-        new = self._add(record)
+        new = self._moved_here.get(old) or self._moved_shared.get(old)  # for a page before
+        is_written = new is None
+        if new is None:
+            new = self._add(record)
         if name:
-            self._moved_here[name] = (old, new)
+            self._moved_here[old] = new
         if column == BODY:
             self._old_body = old, b""
-            self._last_body = b"" if is_delta else new
+            self._last_body = new if is_written and not is_delta else b""
         return Move(column, old, new, name, base)
 
     def _encode_again(
@@ -378,9 +381,9 @@ class Relocator:
         name = value_name(raw)
         current = record.related if record.codec == CODEC_ZSTD_DELTA else b""
         base_value = self._base_rows.cell_value(name)
-        moved = self._moved_here.get(name) or self._moved_shared.get(name)
-        if moved is not None and moved[0] == old:
-            return Move(column, old, moved[1], name)
+        moved = self._moved_here.get(old) or self._moved_shared.get(old)
+        if moved is not None:
+            return Move(column, old, moved, name)
         is_shared = record.row_key != row_key and base_value is not None and not current
         if is_shared and base_value is not None and base_value != old and segment_of(base_value) not in self._old:
             return Move(column, old, base_value, name)
@@ -410,8 +413,8 @@ class Relocator:
         owned = record.family, record.qualifier  # a shared record stays that of its owner
         value = NewValue(pointer, owned, raw, name, bases, body=own or None, frame=frame, saves=saves)
         new, base = (self._add(record), None) if is_kept else self._write(value)
-        if is_shared:
-            self._moved_here[name] = (old, new)
+        if is_shared or base_value == old:
+            self._moved_here[old] = new
         if column == BODY and base is None:
             self._last_body = new
         if base is None:

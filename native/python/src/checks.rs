@@ -235,11 +235,10 @@ impl Checker<'_> {
                 };
             }
             let kept = columns[VERDICT].map(|encoded| kept_as(encoded, self.rules).ok_or(())).transpose().ok()?;
+            if record.confirms != 0 && row.captures.iter().all(|(other, ..)| *other != record.confirms) {
+                return None;
+            }
             if record.kind != STORED {
-                let is_there = row.captures.iter().any(|(other, ..)| *other == record.confirms);
-                if record.confirms != 0 && !is_there {
-                    return None;
-                }
                 continue;
             }
             let (body, checksum, kept) = (columns[BODY]?, columns[CHECKSUM]?, kept?);

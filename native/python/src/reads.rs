@@ -44,7 +44,7 @@ const CONFIRMS: u8 = 65;
 const BODY_NAME: u8 = 66;
 /// A payload digest as most archives have it: its 20 bytes, in place of the column.
 const SHA1: u8 = 67;
-const SHA1_BYTES: usize = 20;
+pub const SHA1_BYTES: usize = 20;
 const PAYLOAD_DIGEST: u8 = 7;
 /// Of the column's cell value, before 32 letters of base32.
 const SHA1_HEAD: &[u8] = b"\0sha1:";

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::reads::{number, take, varint};
+use crate::reads::{number, take, varint, SHA1_BYTES};
 
 /// Kinds of captures.
 pub const STORED: u8 = 0;
@@ -119,8 +119,13 @@ impl<'a> Record<'a> {
             match field {
                 CONFIRMS => found.confirms = i64::try_from(varint(content, &mut 0)?).ok()?,
                 BODY_NAME => found.body_name = content,
-                ARRIVED | SHA1 => {}
-                column => *found.columns.get_mut(usize::from(column)).filter(|_| column > 0)? = content,
+                ARRIVED => drop(varint(content, &mut 0)?),
+                SHA1 if content.len() == SHA1_BYTES => {}
+                SHA1 => return None,
+                column => {
+                    let is_value = column > 0 && !content.is_empty();
+                    *found.columns.get_mut(usize::from(column)).filter(|_| is_value)? = content;
+                }
             }
         }
         Some(found)
