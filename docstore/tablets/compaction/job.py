@@ -195,7 +195,7 @@ class Compaction:
     def _compact(self, chosen: list[Tablet], report: CompactionReport, *, whole: bool) -> None:
         opened, committer = self._opened, self._committer
         named = NamesBySegment(opened.manifest, self._bodies)
-        purged, first_new = self._seal()
+        purge_id, first_new = self._seal()
         live_data = find_live_data(opened.engine, self._table, opened.base_rows, opened.manifest)
         with committer.lock:
             opened.base_rows.retired |= live_data.unused_bases
@@ -206,7 +206,7 @@ class Compaction:
             rows = [row for row in opened.manifest.segments() if row.number < first_new]
         numbers = {tablet.number for tablet in chosen}
         chosen = [tablet for tablet in opened.manifest.tablets() if whole or tablet.number in numbers]
-        rules = self._skip_rules(chosen, full=bool(purged))
+        rules = self._skip_rules(chosen, full=bool(purge_id))
         before = set(opened.dictionaries.names())
         skipped, marks_number = segments_to_skip(rows, rules, live_data, named, first_new)
         report.skipped_segments = len(skipped)
@@ -215,7 +215,7 @@ class Compaction:
         report.old_bytes = sum(row.committed_bytes for row in rows if row.number in old)
         self._total_bytes = report.old_bytes
         try:
-            moves = self._move_all(chosen, rows, old, first_new, purged=bool(purged))
+            moves = self._move_all(chosen, rows, old, first_new, purged=bool(purge_id))
         except StorageError as error:
             if error.errno in FULL_DISK:  # what stays has to leave room to open the store
                 with suppress(StorageError):
@@ -237,7 +237,7 @@ class Compaction:
             plan = Plan()
             # Before their tablet had new dictionaries, writers may have used some from before the purge.
             is_clean = not report.kept_segments and before.isdisjoint(set(opened.dictionaries.names()) - self._made)
-            if whole and is_clean and purged == self._purged():
+            if whole and is_clean and purge_id == self._purge_id():
                 plan.rows.append(RowMutations(META, PURGED_ROW, [DeleteCells(META_FAMILY, b"")]))
                 remove_unfinished(opened.files, opened.path / SET_ASIDE_DIRECTORY, kept=0)
             committer.commit(plan)
@@ -322,18 +322,18 @@ class Compaction:
                 self._on_progress(min(self._done_bytes, self._total_bytes), self._total_bytes)
 
     def _seal(self) -> tuple[bytes, int]:
-        """Finish the active segment; returns the id of the last purge, and a segment number.
+        """Finish the active segment; return the id of the last purge (see `_purge_id`), and a segment number.
 
-        The number is for a segment of delete marks; all segments that are started from now on have higher numbers.
+        The number is for a segment of delete marks.  All segments that are started from now on have higher numbers.
         """
         with self._committer.lock:
             self._bodies.seal()
             self._opened.values.forget_dictionaries()  # samples may have bytes of purged pages
             self._committer.commit(Plan())
-            return self._purged(), self._bodies.new_number()
+            return self._purge_id(), self._bodies.new_number()
 
-    def _purged(self) -> bytes:
-        """Id of the last purge after which not all segments were rewritten; b"" for none."""
+    def _purge_id(self) -> bytes:
+        """The id of the last purge, until a run has rewritten all segments after it; then b""."""
         cell = self._opened.engine.newest(META, PURGED_ROW, META_FAMILY, b"")
         return b"" if cell is None else cell.value
 
