@@ -213,12 +213,12 @@ def test_a_judged_page_says_all_that_is_written() -> None:
 def test_the_same_bytes_confirm_and_come_to_the_next_free_time_if_they_differ() -> None:
     body = page(words(1, 100))
     first = judged(Rows(), prepared("https://a.example/", body))
-    view = Rows({(first.page.row_key, T0): first.whole_record()})
+    view = Rows({(first.prepared.row_key, T0): first.whole_record()})
     known = judged(view, prepared("https://a.example/", body))
     assert (known.record, known.known_as) == (None, "body")
     again = judged(view, prepared("https://a.example/", body, T0 + 5000))
     assert (again.record.kind, again.record.confirms, again.verdict.stored) == (CAPTURE_CONFIRMED, T0, "confirmed")
-    view.rows[first.page.row_key, T0 + 5000] = again.record
+    view.rows[first.prepared.row_key, T0 + 5000] = again.record
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_the_same_bytes_confirm_and_come_to_the_next_free_time_if_they_differ() 
 def test_a_policy_decides_how_a_duplicate_is_stored(policy: Policy, is_shown: bool, stored: str) -> None:
     body = page(words(1, 100))
     first = judged(Rows(), prepared("https://a.example/", body))
-    of = first.page.row_key
+    of = first.prepared.row_key
     exact = StoredVerdict(VerdictKind.EXACT, of, T0, 1.0, "", b"", 1, 1, Previous.NONE, 0.0, "")
     view = Rows({(of, T0): first.whole_record()}, exact)
     view.is_shown = is_shown
