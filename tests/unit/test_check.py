@@ -10,7 +10,7 @@ from pages import page, words
 
 import docstore
 from docstore import Page, Policy
-from docstore.dedup.index import TABLE
+from docstore.dedup.index import TABLE, posting_hashes
 from docstore.model.format import (
     CAPTURE_ARRIVED,
     CAPTURE_CONFIRMS,
@@ -22,12 +22,14 @@ from docstore.model.format import (
     SEGMENT_HEADER_BYTES,
 )
 from docstore.model.types import DeleteCells, Durability, RowMutations, SetCell, VerdictKind
+from docstore.reading.index import SeenPages
 from docstore.reports.check import check
 from docstore.storage.reports import Finding
 from docstore.store import DocumentStore
 
 T0 = 1_700_000_000_000_000
 HOURS = 3_600_000_000
+BYTES = (("content-type", "application/octet-stream"),)
 
 
 def crawl() -> list[Page]:
@@ -118,3 +120,16 @@ def test_a_damaged_capture_record_is_found_either_way(tmp_path: Path, fields: by
         found, expected = both_ways(store)
     assert found == expected
     assert found
+
+
+def test_a_row_with_very_many_bytes_is_read_capture_by_capture(tmp_path: Path) -> None:
+    """Once, all values of a row were in memory together."""
+    body = random.Random(1).randbytes(2000) * 1000
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        for number in range(20):
+            for url in ("https://a.example/", f"https://b.example/{number}"):
+                store.put_page(url, body + b"%d" % number, headers=BYTES, fetched_at=T0 + number * HOURS)
+        seen = SeenPages(store.opened, store.table, posting_hashes(store.opened.engine))
+        rows = list(store.opened.engine.scan("pages"))
+        assert [rows[number].row_key for number in seen.odd_rows(rows)] == [store.cells.row_key("https://a.example/")]
+        assert both_ways(store) == ([], [])

@@ -21,6 +21,8 @@ use docstore_kernel::words::Words;
 
 /// Values of so many bytes are decoded at a time.
 const CHUNK_BYTES: usize = 4 << 20;
+/// Values of a row are in memory together; Python reads those of a longer row capture by capture.
+const MOST_ROW_BYTES: usize = 32 << 20;
 /// A verdict is a list of so many fields: kind, similarity, ..., previous, similarity, how its capture is kept.
 const VERDICT_FIELDS: u8 = 0x9b;
 const PREVIOUS_FIELD: usize = 8;
@@ -65,6 +67,16 @@ struct Row {
     row_key: PyBackedBytes,
     captures: Vec<(i64, PyBackedBytes, usize)>,
     pieces: Vec<Piece>,
+    raw_bytes: usize,
+}
+
+impl Row {
+    /// Add a value; gives whether the row may have more.
+    fn add(&mut self, piece: Piece) -> bool {
+        self.raw_bytes += piece.raw_bytes;
+        self.pieces.push(piece);
+        self.raw_bytes <= MOST_ROW_BYTES
+    }
 }
 
 /// Gives the records of segments, and what they are decoded with.
@@ -115,7 +127,8 @@ impl<'py> Sources<'py> {
         if row.get_item(2)?.is_truthy()? {
             return Ok(None);
         }
-        let mut found = Row { number, row_key: row.get_item(0)?.extract()?, captures: Vec::new(), pieces: Vec::new() };
+        let row_key = row.get_item(0)?.extract()?;
+        let mut found = Row { number, row_key, captures: Vec::new(), pieces: Vec::new(), raw_bytes: 0 };
         for cell in &cells {
             let cell = cell.cast_into::<PyTuple>()?;
             let (family, value) = (cell.get_item(0)?, cell.get_item(3)?.extract::<PyBackedBytes>()?);
@@ -124,9 +137,9 @@ impl<'py> Sources<'py> {
                 match value.first() {
                     _ if !families.contains(&family)? => return Ok(None),
                     Some(&INLINE) => {}
-                    _ => match self.piece(&value, &[])? {
-                        Some(piece) => found.pieces.push(piece),
-                        None => return Ok(None),
+                    _ => match self.piece(&value, &[])?.map(|piece| found.add(piece)) {
+                        Some(true) => {}
+                        _ => return Ok(None),
                     },
                 }
                 continue;
@@ -139,7 +152,9 @@ impl<'py> Sources<'py> {
                     Before::Value(place) => Before::Value(first + place),
                     other => other,
                 };
-                found.pieces.push(Piece { before, ..piece });
+                if !found.add(Piece { before, ..piece }) {
+                    return Ok(None);
+                }
             }
             found.captures.push((timestamp, value, first));
         }
@@ -311,7 +326,7 @@ fn check_rows<'py>(
     for (number, row) in rows.iter().enumerate() {
         match sources.row(number, &row, families, &rules) {
             Ok(Some(row)) => {
-                chunk_bytes += row.pieces.iter().map(|piece| piece.raw_bytes).sum::<usize>();
+                chunk_bytes += row.raw_bytes;
                 chunk.push(row);
             }
             Ok(None) => odd.push(number),
