@@ -23,7 +23,7 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 41_520,
+    "lines of code of docstore/": 41_516,
     "lines of code of the core": 30_560,
     "files of docstore/": 194,
     "classes": 432,
@@ -35,7 +35,7 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 19_300,
+    "lines of Rust": 19_320,
     "lines of tools/": 9_320,
 }
 
