@@ -1,6 +1,8 @@
-//! Which rows of pages are sound, as `docstore.reports.check` defines it; it looks at all others itself and says why.
+//! Which rows of pages are sound.  `docstore.reports.check` defines what that means: it looks at all other rows itself,
+//! and says what is wrong with them.
 //!
-//! Records of segments are read with the GIL, some rows at a time; values are decoded, and fingerprints made, without it.
+//! Records of segments are read with the GIL, some rows at a time.  Values are decoded, and fingerprints are computed,
+//! without it.
 
 use std::ops::Range;
 
@@ -11,11 +13,12 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyFrozenSet, PyList, PyTuple};
 
 use crate::postings::{posting_hash, posting_keys, PostingHashes, Query};
-use crate::reads::{self, number, ref_of, take, varint, Place, BODY as OF_BODY, DELTA, DICTIONARY, STORED as AS_IT_IS};
-use crate::records::RELATED_BYTES;
-use crate::sweeps::{
-    inline, Record, ABSENT, BODY, CHECKSUM, FIELDS, INLINE, MAIN, REF, STATUS, STORED, TEXT_CHECKSUM, TITLE, VERDICT,
+use crate::reads::{
+    self, number, ref_of, take, varint, Place, ABSENT, BODY as OF_BODY, DELTA, DICTIONARY, REF, STORED as AS_IT_IS,
+    STORED_CAPTURE as STORED,
 };
+use crate::records::{INLINE, RELATED_BYTES};
+use crate::sweeps::{inline, Record, BODY, CHECKSUM, FIELDS, MAIN, STATUS, TEXT_CHECKSUM, TITLE, VERDICT};
 use crate::Kernel;
 use docstore_kernel::words::Words;
 

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
 
-use crate::records::{crc32, push_varint, CRC_BYTES, HEADER_BYTES, RELATED_BYTES};
+use crate::records::{crc32, push_varint, CRC_BYTES, HEADER_BYTES, INLINE, RELATED_BYTES};
 
 const RECORD_MAGIC: u8 = 0xd5;
 const VALUE_KIND: u8 = 1;
@@ -31,19 +31,18 @@ pub const DELTA: u8 = 3;
 /// Of a text that is a delta of its body, whose record is directly before it.
 pub const BODY: u8 = 4;
 const NAME_BYTES: usize = 16;
-/// Of a cell's value: in its cell, a record, or not kept.
-const INLINE: u8 = 0;
-const REF: u8 = 1;
-const ABSENT: u8 = 2;
+/// Tags of a cell's value that is a record (`REF`), or that is not kept.
+pub const REF: u8 = 1;
+pub const ABSENT: u8 = 2;
 /// Kind of a capture that was stored with its page.
-const STORED_CAPTURE: u8 = 0;
+pub const STORED_CAPTURE: u8 = 0;
 /// Kinds of captures, and numbers of a record's fields that are no columns.
 const KINDS: u8 = 4;
-const ARRIVED: u8 = 64;
-const CONFIRMS: u8 = 65;
-const BODY_NAME: u8 = 66;
+pub const ARRIVED: u8 = 64;
+pub const CONFIRMS: u8 = 65;
+pub const BODY_NAME: u8 = 66;
 /// A payload digest as most archives have it: its 20 bytes, in place of the column.
-const SHA1: u8 = 67;
+pub const SHA1: u8 = 67;
 pub const SHA1_BYTES: usize = 20;
 const PAYLOAD_DIGEST: u8 = 7;
 /// Of the column's cell value, before 32 letters of base32.

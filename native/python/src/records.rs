@@ -24,7 +24,7 @@ const FIELDS_MAX_BYTES: usize = 256 << 10;
 /// Bytes of 64 bits, seven in each.
 const LONGEST_VARINT: usize = 10;
 /// Tag of a value that is in its cell.
-const INLINE: u8 = 0;
+pub const INLINE: u8 = 0;
 const CELL_KIND: u8 = 3;
 const KEY_ESCAPE: [u8; 2] = [0, 0xff];
 pub const KEY_END: [u8; 2] = [0, 1];

@@ -7,15 +7,15 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::reads::{number, take, varint, SHA1_BYTES};
+use crate::reads::{
+    number, take, varint, ABSENT, ARRIVED, BODY_NAME, CONFIRMS, REF, SHA1, SHA1_BYTES, STORED_CAPTURE as STORED,
+};
+use crate::records::INLINE;
 
 /// Kinds of captures.
-pub const STORED: u8 = 0;
 const NOT_MODIFIED: u8 = 2;
 const REJECTED: u8 = 3;
-pub const INLINE: u8 = 0;
-pub const REF: u8 = 1;
-pub const ABSENT: u8 = 2;
+/// Numbers of columns, and how many there are.
 pub const BODY: usize = 1;
 pub const STATUS: usize = 2;
 pub const TITLE: usize = 11;
@@ -27,11 +27,6 @@ pub const TEXT_CHECKSUM: usize = 21;
 const SKETCH: usize = 23;
 pub const VERDICT: usize = 24;
 pub const FIELDS: usize = 26;
-/// Fields that are no columns: time of the commit, capture that a visit confirms, name of the body, payload digest.
-const ARRIVED: u8 = 64;
-const CONFIRMS: u8 = 65;
-const BODY_NAME: u8 = 66;
-const SHA1: u8 = 67;
 /// Goes before the name of a body whose checksum does not decide alone.
 const NAMED: u8 = 0;
 const TEXT_CHECKSUM_BYTES: usize = 17;
