@@ -66,7 +66,7 @@ from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
 from docstore.storage.cache import Memory
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Values
-from docstore.storage.table import Table
+from docstore.storage.table import CaptureRows
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, through_moves
 
@@ -127,7 +127,7 @@ class StoredPages:
 
     postings = NOTHING_NEW
 
-    def __init__(self, table: Table, values: Values) -> None:
+    def __init__(self, table: CaptureRows, values: Values) -> None:
         self._table = table
         self._values = values
 

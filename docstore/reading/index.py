@@ -29,7 +29,7 @@ from docstore.model.types import ReadSpec
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.port import Backend
-from docstore.storage.table import Table, declared_families
+from docstore.storage.table import CaptureRows, declared_families
 from docstore.storage.values import INLINE_TAG
 
 _Value = TypeVar("_Value")
@@ -51,7 +51,7 @@ _RULES = SimpleNamespace(
 _opening = threading.Lock()
 
 
-def open_texts(opened: Backend, table: Table) -> TextIndex:
+def open_texts(opened: Backend, table: CaptureRows) -> TextIndex:
     """The index of a store's texts by their keys, opened once.
 
     Runs that are damaged or missing are made again from the stored texts, which is logged; the store opens.
@@ -63,7 +63,7 @@ def open_texts(opened: Backend, table: Table) -> TextIndex:
         return cast("TextIndex", opened.index)
 
 
-def _opened(opened: Backend, table: Table) -> TextIndex:
+def _opened(opened: Backend, table: CaptureRows) -> TextIndex:
     storage = opened.runs
     assert storage is not None, "a backend without runs has an index of its own"
     engine, folder, files = storage
@@ -138,7 +138,7 @@ class SeenPages:
         known: hashes of its postings, from `posting_hashes`; other postings are looked up.
     """
 
-    def __init__(self, opened: Backend, table: Table, known: docstore_native.PostingHashes | None = None) -> None:
+    def __init__(self, opened: Backend, table: CaptureRows, known: docstore_native.PostingHashes | None = None) -> None:
         self._known = known
         self._kernel = kernel_of(opened)
         self._table = table

@@ -299,6 +299,8 @@ class View(StoredPages):
         caches: cache committed data.  Then `follow` must be called after each commit, or `clear` before each batch.
     """
 
+    _table: Table
+
     def __init__(self, opened: Backend, table: Table, now: Callable[[], int], *, caches: bool) -> None:
         super().__init__(table, opened.values)
         self.now = now
