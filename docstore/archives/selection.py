@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -250,6 +251,41 @@ def in_step(rows: Iterator[Row]) -> Callable[[bytes], tuple[Cell, ...]]:
         return row.cells if row is not None and row.row_key == row_key else ()
 
     return cells
+
+
+def notes_of(store: Store, selection: Selection) -> Callable[[bytes, int], dict[str, bytes]]:
+    """The notes of a capture, by the name of their annotator; call it in row-key order."""
+    cells = in_step(rows_with(store, selection, (capture.NOTE_FAMILY, b"")))
+
+    def notes(row_key: bytes, timestamp: int) -> dict[str, bytes]:
+        beside = (cell for cell in cells(row_key) if cell.timestamp == timestamp)
+        return {cell.qualifier.decode("utf-8", "replace"): cell.value for cell in beside}
+
+    return notes
+
+
+def rows_with(store: Store, selection: Selection, column: capture.Column) -> Iterator[Row]:
+    """Rows with cells of a column; from a value on that cannot be read each row by itself, without those."""
+    start, end = row_range(selection)
+    spec = ReadSpec((column[0],), column[1])
+    try:
+        for row in store.cells.scan(start=start, end=end, spec=spec):
+            start = row.row_key + b"\0"
+            yield row
+        return
+    except CorruptionError:
+        pass
+    for row in store.cells.scan(start=start, end=end, spec=spec._replace(keys_only=True)):
+        place = Place(row.row_key, *column)
+        read = store.unreadable.attempt(partial(store.cells.read_row, row.row_key, spec), place)
+        if read is not None:
+            yield read
+
+
+def lang_of(taken: Capture, notes: Mapping[str, bytes]) -> str:
+    """The language of a text: that of the note `lang`, which any program may have written, else as declared; or ""."""
+    noted = capture.decode_note(notes.get(capture.LANG_NOTE, b"{}")).get("lang")
+    return str(noted) if noted else taken.lang or ""
 
 
 def in_language(store: Store, wanted: str, **within: Any) -> Callable[[bytes, int | None], bool]:
