@@ -171,6 +171,8 @@ class Selection:
 
 _UNSPACED: Final = "quality.unspaced_words > 0.5"
 """Most words are characters of a script without blanks."""
+_NO_ENDS: Final = "quality.scripts.thai > 0.5 or quality.scripts.lao > 0.5"
+"""The script has no punctuation at the ends of sentences."""
 _C4_TEXT: Final = ("quality.lorem_ipsum = false", "quality.curly_brackets = false")
 _GOPHER: Final = (
     "quality.words >= 50",
@@ -189,13 +191,17 @@ _GOPHER: Final = (
     *(f"quality.repeated_{n}_grams <= {20 - n}e-2" for n in range(5, 11)),
 )
 QUALITY_PRESETS: Final[Mapping[str, tuple[str, ...]]] = {
-    "c4": ("quality.c4_sentences >= 5", *_C4_TEXT),
+    "c4": (
+        f"quality.c4_sentences >= 5 or {_NO_ENDS}",
+        "quality.c4_sentences >= 5 or quality.long_lines >= 3",
+        *_C4_TEXT,
+    ),
     "gopher": _GOPHER,
     "fineweb": (
         *_GOPHER,
         f"quality.sentences >= 5 or {_UNSPACED}",
         *_C4_TEXT,
-        "quality.punctuated_lines > 0.12 or quality.scripts.thai > 0.5 or quality.scripts.lao > 0.5",
+        f"quality.punctuated_lines > 0.12 or {_NO_ENDS}",
         "quality.repeated_line_characters < 0.1",
         f"quality.short_lines < 0.67 or {_UNSPACED}",
     ),
@@ -204,7 +210,8 @@ QUALITY_PRESETS: Final[Mapping[str, tuple[str, ...]]] = {
 2020 (C4), Rae et al. 2021 (Gopher), Penedo et al. 2024 (FineWeb).
 
 C4 keeps lines that end in punctuation and have 3 words, and pages with 5 sentences in such lines; it judges lines, so
-the text that is exported still has the others.  Gopher asks English texts for English stop words; texts in another
+the text that is exported still has the others.  Texts in Thai and Lao, which have no such punctuation, are judged by
+the rule that mC4 (Xue et al. 2021) has in its place: 3 lines of 200 characters.  Gopher asks English texts for English stop words; texts in another
 language are asked for those of Stopwords ISO, if it has a list.  FineWeb takes Gopher, C4 without the rule on the ends
 of lines, and three thresholds of its own.
 
