@@ -513,7 +513,7 @@ def save(folder: Path, keep: Path | None, rounds: int, seconds: float) -> None:
     (folder / DONE).write_text(json.dumps([rounds, seconds]))
     copied = keep.with_name(keep.name + ".new")
     shutil.rmtree(copied, ignore_errors=True)
-    shutil.copytree(folder, copied)
+    shutil.copytree(folder, copied, ignore=shutil.ignore_patterns("*.sock"))  # of a server that was killed
     shutil.rmtree(keep, ignore_errors=True)
     copied.rename(keep)
 
