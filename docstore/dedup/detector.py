@@ -56,12 +56,14 @@ from docstore.model.capture import (
     TEXT_CHECKSUM,
     TITLE,
     Column,
+    PagePointer,
     StoredVerdict,
+    body_head,
     decode_sketch,
+    text_number,
 )
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
-from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
 from docstore.storage.cache import Memory
 from docstore.storage.captures import LiveCapture

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from docstore.model import capture, keys
-from docstore.model.capture import Column, Entry, StoredVerdict
+from docstore.model.capture import Column, Entry, PagePointer, StoredVerdict
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CAPTURE_ARRIVED,
@@ -31,7 +31,6 @@ from docstore.model.format import (
 )
 from docstore.model.keys import url_of
 from docstore.model.plain import asdict, iso
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers, Verdict, checked_families, header_of
 from docstore.reading.render import HASH_SIGN, HTTP_FIELDS, SIGNS, TEXT_FIELDS, capture_fields, markdown_of, shown_text
 from docstore.storage.captures import LiveCapture, decode_capture, stored_capture

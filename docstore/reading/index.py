@@ -14,7 +14,17 @@ from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import TABLE, HashIndex, IndexQuery, TextIndex, posted_page, stored_postings
 from docstore.dedup.kernel import ALGORITHMS, Kernel, bin_order
 from docstore.dedup.runs import RunIndex
-from docstore.model.capture import CHECKSUM, MAIN, STATUS, STORED_POSTED, TEXT_CHECKSUM, TITLE, Column
+from docstore.model.capture import (
+    CHECKSUM,
+    MAIN,
+    STATUS,
+    STORED_POSTED,
+    TEXT_CHECKSUM,
+    TITLE,
+    Column,
+    PagePointer,
+    text_number,
+)
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -24,7 +34,6 @@ from docstore.model.format import (
     VERDICT_PREVIOUS,
     VERDICT_STORED,
 )
-from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import ReadSpec
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import Engine, ScannedRow

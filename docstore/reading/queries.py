@@ -11,10 +11,10 @@ from docstore.dedup.comparable import REASON_TITLE_MISMATCH, near_compares
 from docstore.dedup.detector import MAX_VERIFIED, Detector, StoredPages, Thresholds
 from docstore.dedup.index import HashIndex
 from docstore.model import capture, keys
+from docstore.model.capture import PagePointer, normal_digest
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_REJECTED, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST
 from docstore.model.keys import url_of
-from docstore.model.pointers import PagePointer, normal_digest
 from docstore.model.types import Verdict, VerdictKind
 from docstore.reading.collapse import Loss, Orphan, Similar
 from docstore.reading.documents import Document, DocumentReader

@@ -23,10 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.model.capture import BODY, MAIN, Column
+from docstore.model.capture import BODY, MAIN, Column, PagePointer
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_ZSTD_DELTA
-from docstore.model.pointers import PagePointer
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.table import Table

@@ -28,6 +28,7 @@ from docstore.model.capture import (
     MAIN,
     VERDICT,
     Column,
+    PagePointer,
     decode_cluster_place,
     decode_verdict,
 )
@@ -40,7 +41,6 @@ from docstore.model.format import (
     INLINE_LIMIT_BYTES,
     RECORD_BODY_LENGTH_BYTES,
 )
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import TABLE as BASES
 from docstore.storage.bases import Base, NewValue, base_row, value_name
