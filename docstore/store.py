@@ -53,8 +53,8 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.reading.collapse import Orphan, Similar
     from docstore.reading.queries import IndexQueries
     from docstore.reading.snippet import Snippet
-    from docstore.search.answers import SearchOptions, SearchResults
     from docstore.search.index import SearchIndex
+    from docstore.search.results import SearchOptions, SearchResults
     from docstore.storage.port import Backend, Committer
     from docstore.storage.reports import BackupReport, CompactionReport
     from docstore.storage.writes import Prepared

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docstore.attach import open_or_attach
-from docstore.cli import answers, output
+from docstore.cli import output, render
 from docstore.cli.opening import open_in, refuse_other_backend
 from docstore.cli.store_commands import TEXTS_WITHOUT_BODIES
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
@@ -21,7 +21,7 @@ from docstore.model.types import Page
 from docstore.reports import check
 from docstore.storage.reports import CompactionReport, Finding
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 
 if TYPE_CHECKING:
     from docstore.attach import Store
@@ -38,7 +38,7 @@ def run_check(args: argparse.Namespace) -> int:
         if args.read_only:
             raise InvalidArgument("--accept-loss writes to the store; omit --read-only")
         refuse_other_backend(args.store, "only a directory has segments")
-        Layout(args.store).open(create=False, schema=None, accept_loss=True).close()
+        StoreDirectory(args.store).open(create=False, schema=None, accept_loss=True).close()
     count = 0
     with ExitStack() as stack:
         store = open_or_attach(args.store, read_only=not (args.acknowledge or args.repair))
@@ -97,7 +97,7 @@ def run_compact(args: argparse.Namespace) -> int:
     if args.json:
         output.json_line(report.asdict())
     else:
-        answers.note_unreadable(report.unreadable)
+        render.note_unreadable(report.unreadable)
         if report.advice:
             output.table(_lines_of_cells(report))
             for sentence in report.advice:

@@ -47,7 +47,7 @@ from docstore.model.errors import (
 from docstore.model.format import PURGED_LAST, PURGED_ROW
 from docstore.model.keys import shown_url, url_of
 from docstore.model.types import Cell
-from docstore.search.answers import IndexReport
+from docstore.search.results import IndexReport
 from docstore.storage.captures import CaptureRecord, LiveCapture, sound_records
 from docstore.storage.files import PRIVATE, translated
 from docstore.storage.schema import META_FAMILY

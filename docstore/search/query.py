@@ -54,7 +54,7 @@ from docstore.model.keys import shown_url, url_of
 from docstore.model.types import micros
 from docstore.reading.collapse import ClusterLookup, Membership, own_group
 from docstore.reading.snippet import DEFAULT_LENGTH
-from docstore.search.answers import Hit, SearchOptions, SearchResults
+from docstore.search.results import Hit, SearchOptions, SearchResults
 from docstore.store import DocumentStore
 from docstore.text.finding import beginning_of, forms_of, is_unspaced
 

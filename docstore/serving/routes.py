@@ -22,10 +22,10 @@ from docstore.reading import queries
 from docstore.reading.cells import Row, scan_range
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
-from docstore.search.answers import SearchOptions, SearchResults
+from docstore.search.results import SearchOptions, SearchResults
 from docstore.serving.archive_cdx import compiled_expression
 from docstore.serving.client import RemoteCells, RemoteStore
-from docstore.serving.client_calls import About, Endpoint, Job, Limits, Listed, Rejected, Role, endpoint_of
+from docstore.serving.client_calls import About, CallLimits, Endpoint, Job, Listed, Rejected, Role, endpoint_of
 from docstore.serving.messages import (
     PAUSE,
     Parameter,
@@ -62,7 +62,7 @@ _T = TypeVar("_T")
 async def about(context: RequestContext, service: Service) -> Response:
     """What this server is, and how much one request may hold."""
     limits = service.settings.limits
-    bounds = Limits(limits.request_bytes, limits.batch_pages, limits.urls, limits.call_bytes)
+    bounds = CallLimits(limits.request_bytes, limits.batch_pages, limits.urls, limits.call_bytes)
     role = context.role.name.lower()
     path = str(service.store.opened.path)
     found = About(__version__, service.boot, os.getpid(), path, service.archive_url, bounds, role)

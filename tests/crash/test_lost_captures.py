@@ -231,7 +231,7 @@ def test_an_open_that_drops_what_is_lost_is_stopped_behind_every_third_row(
         shutil.copytree(path, tmp_path / "torn")
         TornEngine.left = stop_at
         try:
-            layout.Layout(tmp_path / "torn").open(create=False, schema=None).close()
+            layout.StoreDirectory(tmp_path / "torn").open(create=False, schema=None).close()
             break
         except SimulatedCrash:
             TornEngine.left = 10**6

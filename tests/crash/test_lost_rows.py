@@ -17,7 +17,7 @@ from docstore.model.format import RECORD_VALUE
 from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.leftovers import MOST_UNFINISHED, list_set_aside, records_of
 from docstore.tablets.record import Record
 from docstore.tablets.salvage import Salvage
@@ -159,7 +159,7 @@ def test_rows_from_before_a_compaction_leave_its_segments_set_aside(tmp_path: Pa
     with pytest.raises(CorruptionError, match="put the whole file back"):
         docstore.open(tmp_path / "s")
     assert all_records(tmp_path / "s") == before
-    Layout(tmp_path / "s").open(create=False, schema=None, accept_loss=True).close()
+    StoreDirectory(tmp_path / "s").open(create=False, schema=None, accept_loss=True).close()
     with docstore.open(tmp_path / "s") as store:
         assert [one.segment for one in store.opened.set_aside] == [number]
         assert len(store.lost) > 0  # the old rows refer to segments that are gone

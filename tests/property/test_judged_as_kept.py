@@ -11,7 +11,7 @@ from pages import changed, page, words
 import docstore
 from docstore import GCPolicy, Page, Policy, PutResult, Schema, VerdictKind
 from docstore.model.types import Durability
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 HOUR = 3_600_000_000
@@ -30,7 +30,9 @@ GC = {
 
 
 def opened(folder: Path, schema: Schema) -> docstore.DocumentStore:
-    return docstore.DocumentStore(Layout(folder).open(create=True, schema=schema), Durability.NONE, clock=lambda: NOW)
+    return docstore.DocumentStore(
+        StoreDirectory(folder).open(create=True, schema=schema), Durability.NONE, clock=lambda: NOW
+    )
 
 
 def crawl(seed: int, count: int) -> list[Page]:

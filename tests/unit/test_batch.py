@@ -26,7 +26,7 @@ from docstore.storage.captures import CaptureRecord, LiveCapture, stored_capture
 from docstore.storage.values import INLINE_TAG
 from docstore.storage.writes import Prepared
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.writing.judge import judge
 from docstore.writing.prepare import Preparer
 
@@ -56,7 +56,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def open_store(folder: Path, schema: Schema) -> DocumentStore:
-    return DocumentStore(Layout(folder).open(create=True, schema=schema), Durability.NONE, clock=lambda: NOW)
+    return DocumentStore(StoreDirectory(folder).open(create=True, schema=schema), Durability.NONE, clock=lambda: NOW)
 
 
 def some_bodies() -> list[bytes]:

@@ -34,7 +34,7 @@ from docstore.storage.values import is_absent
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import relocation
 from docstore.tablets.compaction.segments import NamesBySegment, removable
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import delete_row
 from docstore.tablets.salvage import Salvage
@@ -143,7 +143,7 @@ def test_policies_are_applied_and_space_of_old_versions_is_freed(tmp_path: Path)
 
 
 def a_store_that_drops_bodies(tmp_path: Path, now: list[int]) -> DocumentStore:
-    opened = Layout(tmp_path / "s").open(create=True, schema=Schema(bodies=GCPolicy(max_age_seconds=1000)))
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=Schema(bodies=GCPolicy(max_age_seconds=1000)))
     return DocumentStore(opened, Durability.NONE, clock=lambda: now[0])
 
 
@@ -495,7 +495,7 @@ def test_only_a_higher_level_garbage_or_full_rewrites_what_a_run_wrote(store: Do
 
 def test_garbage_is_what_the_policies_drop(tmp_path: Path) -> None:
     now = [T0]
-    opened = Layout(tmp_path / "s").open(create=True, schema=Schema(captures=GCPolicy(max_age_seconds=1000)))
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=Schema(captures=GCPolicy(max_age_seconds=1000)))
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         list(store.put_pages(some_pages(40)))
         store.compact()

@@ -17,7 +17,7 @@ from docstore.model.format import POSTING_BODY, POSTING_TEXT
 from docstore.model.types import Durability, GCPolicy, PutResult, Schema
 from docstore.reports.check import check
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 
 T0 = 1_700_000_000_000_000
 STEP = 1000
@@ -218,7 +218,7 @@ def test_a_stranger_with_the_text_of_a_page_hides_no_copy_of_it(store: Any) -> N
 def test_versions_that_a_policy_hides_hide_no_live_page(tmp_path: Path, policy: GCPolicy) -> None:
     schema = Schema(captures=policy)
     now = [T0]
-    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         old = "https://old.example/"
         for n in range(100):

@@ -19,7 +19,7 @@ from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.backup import restore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
@@ -162,11 +162,11 @@ def test_a_folder_that_cannot_be_written_is_read_by_itself(tmp_path: Path, scrat
     path = made(tmp_path / "s", 3)
     (path / "LOCK").unlink()  # a store may have been copied without it
     before = state(path)
-    opened = Layout(path, WithoutPermission()).open(create=False, schema=None, read_only=None)
+    opened = StoreDirectory(path, WithoutPermission()).open(create=False, schema=None, read_only=None)
     assert opened.scratch is not None
     opened.close()
     assert state(path) == before
-    opened = Layout(path).open(create=False, schema=None, read_only=None)
+    opened = StoreDirectory(path).open(create=False, schema=None, read_only=None)
     assert opened.scratch is None
     opened.close()
 

@@ -13,7 +13,7 @@ from docstore.model.errors import CommitUnknown, DocstoreError, StorageError
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)
@@ -73,7 +73,7 @@ def test_the_bytes_and_the_text_of_a_referrer_are_found_elsewhere(store: Documen
 def test_a_referrer_is_seen_once_compaction_finds_that_its_original_has_expired(tmp_path: Path) -> None:
     now = [T0]
     schema = Schema(captures=GCPolicy(max_age_seconds=1000))
-    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         put_pair(store, at=T0 + 900 * 10**6)
         now[0] = T0 + 1500 * 10**6
@@ -85,7 +85,7 @@ def test_a_referrer_is_seen_once_compaction_finds_that_its_original_has_expired(
 
 
 def test_a_page_that_a_policy_hides_is_deleted_all_the_same(tmp_path: Path) -> None:
-    opened = Layout(tmp_path / "s").open(create=True, schema=Schema(captures=GCPolicy(max_age_seconds=1)))
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=Schema(captures=GCPolicy(max_age_seconds=1)))
     with DocumentStore(opened, Durability.NONE) as store:
         store.put_page(ORIGINAL, BODIES[0], headers=HTML, fetched_at=T0)
         assert store.get(ORIGINAL) is None

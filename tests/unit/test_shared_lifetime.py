@@ -23,7 +23,7 @@ from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import job, relocation
 from docstore.tablets.compaction.segments import Usage
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.record import SegmentNames
 from docstore.writing import maintenance
 
@@ -59,7 +59,7 @@ def test_an_expired_canonical_is_freed_only_after_its_last_delta(
 ) -> None:
     now = [T0]
     schema = Schema(captures=GCPolicy(max_age_seconds=1000))
-    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         first, _ = shared_pair(store)
         second = store.put_page(
@@ -185,7 +185,7 @@ def test_base_of_a_delta_that_is_written_during_the_sweep_is_kept(
 
 
 def test_bases_of_unnamed_records_are_read_again_after_a_kill(tmp_path: Path) -> None:
-    opened = Layout(tmp_path / "s").open(create=True, schema=Schema())
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=Schema())
     with DocumentStore(opened, Durability.FLUSH) as store:
         first, second = shared_pair(store)
         store.compact()

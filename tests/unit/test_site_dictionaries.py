@@ -33,7 +33,7 @@ from docstore.tablets.dictionaries import (
     STAGES,
     Sample,
 )
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.record import Record
 
 HTML = (("content-type", "application/octet-stream"),)
@@ -182,7 +182,7 @@ def test_sample_keeps_whole_values_first_then_pieces_at_even_distances() -> None
 
 
 def opened_on(folder: Path, files: Files) -> DocumentStore:
-    return DocumentStore(Layout(folder, files).open(create=True, schema=None), Durability.SYNC)
+    return DocumentStore(StoreDirectory(folder, files).open(create=True, schema=None), Durability.SYNC)
 
 
 class NotingFiles(Files):

@@ -20,7 +20,7 @@ from docstore.reports.check import check
 from docstore.storage.bases import base_row, freed_row, value_name
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.record import Record
 
 T0 = 1_700_000_000_000_000
@@ -107,7 +107,7 @@ def test_text_outlives_the_page_that_gave_its_base(store: DocumentStore) -> None
 def test_text_outlives_an_expired_page_that_gave_its_base(tmp_path: Path) -> None:
     now = [T0]
     schema = Schema(captures=GCPolicy(max_age_seconds=1000))
-    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         store.put_page(URLS[0], FIRST, headers=HTML, fetched_at=T0)
         store.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0 + 900 * 10**6)

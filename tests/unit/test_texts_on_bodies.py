@@ -22,7 +22,7 @@ from docstore.storage.files import Files
 from docstore.storage.values import is_absent, parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import relocation
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.record import Record, body_ref, decode_ref
 from docstore.tablets.segment import ValueLog
 
@@ -98,7 +98,7 @@ def test_text_that_is_not_in_its_body_is_encoded_alone(store: DocumentStore) -> 
 def test_text_is_encoded_again_when_its_body_is_dropped(tmp_path: Path, level: str) -> None:
     now = [T0]
     schema = Schema(bodies=GCPolicy(max_age_seconds=1000))
-    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         texts = put(store)
         now[0] = T0 + 1500 * 10**6

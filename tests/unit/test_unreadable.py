@@ -32,7 +32,7 @@ from docstore.storage.values import encode_inline
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy, Survivors
 from docstore.sweep.job import SweepOptions, sweep
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.writing.applying import Repaired
 
 T0 = 1_700_000_000_000_000
@@ -87,7 +87,9 @@ def test_a_bad_sector_stops_no_other_page(tmp_path: Path) -> None:
             return super().read(descriptor, length, offset)
 
     bad = offset + 8
-    with DocumentStore(Layout(tmp_path / "s", BadSector()).open(create=False, schema=None), Durability.SYNC) as store:
+    with DocumentStore(
+        StoreDirectory(tmp_path / "s", BadSector()).open(create=False, schema=None), Durability.SYNC
+    ) as store:
         with pytest.raises(CorruptionError, match="the disk cannot read this part"):
             store.get(A)
         assert store.put_page(B, NEAR, headers=HTML).stored == "body"

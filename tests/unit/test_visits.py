@@ -29,7 +29,7 @@ from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
 from docstore.sweep.clusters import Survivors
 from docstore.sweep.job import sweep
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 
 HTML = (("Content-Type", "text/html; charset=utf-8"), ("ETag", '"one"'))
 DAY = 86_400_000_000
@@ -115,7 +115,7 @@ def test_a_304_is_exported_as_a_304_and_counted_as_no_capture(store: docstore.Do
 def test_a_304_keeps_the_text_of_a_version_that_would_expire(tmp_path: Path) -> None:
     policy = GCPolicy(max_age_seconds=2.5 * 86_400)
     now = [T0]
-    opened = Layout(tmp_path / "store").open(create=True, schema=Schema(captures=policy))
+    opened = StoreDirectory(tmp_path / "store").open(create=True, schema=Schema(captures=policy))
     with docstore.DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         put(store, URL, TEXT, 0)
         put(store, OTHER, TEXT, 0)
@@ -187,7 +187,7 @@ def test_a_304_is_answered_the_verdict_of_the_version_that_it_confirms(store: do
 def test_a_304_of_a_page_whose_versions_are_hidden_or_have_no_verdict_is_new(tmp_path: Path) -> None:
     now = [T0]
     schema = Schema(captures=GCPolicy(max_age_seconds=86_400.0))
-    opened = Layout(tmp_path / "store").open(create=True, schema=schema)
+    opened = StoreDirectory(tmp_path / "store").open(create=True, schema=schema)
     with docstore.DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         put(store, OTHER, TEXT, 0)
         assert put(store, URL, TEXT, 0).verdict.kind is VerdictKind.EXACT
