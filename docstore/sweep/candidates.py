@@ -357,7 +357,7 @@ def _own_bins(sizes: Numbers) -> NDArray[np.float64]:
 
 
 def _least_agreement(bins: NDArray[np.float64], left: Numbers, right: Numbers, threshold: float) -> NDArray[np.float64]:
-    """Bins that must agree before a pair is verified: `theory.sketch_margin`, vectorised."""
+    """Bins that must agree before a pair is verified: fewer are more than four standard deviations below."""
     agreement = bin_agreement(threshold, SKETCH_BIN_BITS)
     # A borrowed bin repeats the value of another bin, which then counts twice.  Three quarters is a safe factor.
     own = 0.75 * np.minimum(bins[left], bins[right])
