@@ -355,7 +355,7 @@ class _Run:
             options.threads,
             options.anchors,
             options.any_time,
-            store.opened.band_secret,
+            store.backend.band_secret,
             options.strip_passwords,
             jobs=options.jobs,
         )

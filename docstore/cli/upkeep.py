@@ -61,7 +61,7 @@ def run_check(args: argparse.Namespace) -> int:
                 output.json_line(asdict(problem))
             else:
                 output.styled_line([f"{problem}; {problem.remedy}"], 2)
-        for remark in store.opened.remarks() if isinstance(store, DocumentStore) else ():
+        for remark in store.backend.remarks() if isinstance(store, DocumentStore) else ():
             output.note(f"{remark}; {remark.remedy}")
         if args.acknowledge:
             store.acknowledge_lost()
@@ -76,7 +76,7 @@ def run_check(args: argparse.Namespace) -> int:
 def _checked(store: Store, sample: float, on_row: Callable[[int], None] | None) -> Iterator[Finding]:
     """The problems of a check, by this process or by the server that holds the store."""
     if isinstance(store, DocumentStore):
-        yield from check.check(store.opened, on_row, sample)
+        yield from check.check(store.backend, on_row, sample)
         return
     given = {"sample": sample}
     result = store.run_job("check", given, dict[str, Any], on_row and (lambda _stage, done, _total: on_row(done)))

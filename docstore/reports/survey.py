@@ -221,9 +221,9 @@ def survey(store: DocumentStore, on_progress: Callable[[int, int], None] | None 
 class _Surveyor:
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
-        self._fetch = store.opened.values.fetch
-        self._stored_bytes = store.opened.values.stored_bytes
-        self._survey = Survey(name=store.opened.path.name)
+        self._fetch = store.backend.values.fetch
+        self._stored_bytes = store.backend.values.stored_bytes
+        self._survey = Survey(name=store.backend.path.name)
         self._room = {name: Room() for name in ("bodies", "texts", "other values")}
         self._periods = _Periods()
         self._clusters = _Clusters()

@@ -30,7 +30,7 @@ def run_index(args: argparse.Namespace) -> int:
     """Update the index."""
     with ExitStack() as stack:
         store = open_in(stack, args)
-        if args.follow and isinstance(store, DocumentStore) and store.opened.engine.caps.single_writer:
+        if args.follow and isinstance(store, DocumentStore) and store.backend.engine.caps.single_writer:
             raise InvalidArgument(
                 "--follow would keep all writers out of the store; start `docstore serve`, which --follow then uses, "
                 "or call `store.search_index().update()` in the process that writes"

@@ -74,11 +74,11 @@ def reindex(
 
 
 def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Iterator[tuple[bytes, int]]:
-    seen = SeenPages(store.opened, store.table)
+    seen = SeenPages(store.backend, store.table)
     if not dry_run:
         with store.committer.lock:
             seen.rebuild_where_needed()
-    fetch = store.opened.values.fetch
+    fetch = store.backend.values.fetch
     for row in store.table.scan_captures():
         for live in reversed(list(store.table.row_captures(row.cells))):
             timestamp, columns = live.timestamp, live.columns

@@ -78,7 +78,7 @@ def test_a_dry_run_sees_deletes_in_the_lower_store(store: docstore.DocumentStore
 
 def rows_read(store: docstore.DocumentStore, work: Callable[[], object]) -> set[bytes]:
     """Rows of which a piece of work reads cells one row at a time."""
-    engine = store.opened.engine
+    engine = store.backend.engine
     with ExitStack() as stack:
         reads = [
             stack.enter_context(mock.patch.object(engine, name, wraps=getattr(engine, name)))
@@ -105,7 +105,7 @@ def group(source: random.Random, urls: Sequence[str], bodies: Sequence[bytes]) -
 
 
 def names_of_bodies(store: docstore.DocumentStore) -> list[tuple[bytes, list[bytes]]]:
-    rows = store.opened.engine.scan("bodies")
+    rows = store.backend.engine.scan("bodies")
     return [(row.row_key, [cell.qualifier for cell in row.cells]) for row in rows]
 
 
@@ -122,8 +122,8 @@ def test_a_store_with_caches_answers_as_one_without(tmp_path: Path, seed: int, v
         docstore.open(tmp_path / "one", create=True, schema=schema, durability="none") as one,
         docstore.open(tmp_path / "two", create=True, schema=schema, durability="none") as two,
     ):
-        caps = two.opened.engine.caps._replace(single_writer=False)
-        with mock.patch.object(type(two.opened.engine), "caps", caps):
+        caps = two.backend.engine.caps._replace(single_writer=False)
+        with mock.patch.object(type(two.backend.engine), "caps", caps):
             two.find(docno="builds the write half, which trusts nothing that it has read")
         for _ in range(25):
             step = source.randrange(8)
@@ -142,6 +142,6 @@ def test_a_store_with_caches_answers_as_one_without(tmp_path: Path, seed: int, v
                     store.compact()
         # Refs differ: threads decide which pages share a commit, and so the offsets of records.
         assert contents(one) == contents(two)
-        assert list(one.opened.engine.scan("postings")) == list(two.opened.engine.scan("postings"))
+        assert list(one.backend.engine.scan("postings")) == list(two.backend.engine.scan("postings"))
         assert names_of_bodies(one) == names_of_bodies(two)
-        assert list(check(one.opened)) == []
+        assert list(check(one.backend)) == []

@@ -76,7 +76,7 @@ def test_a_304_shows_no_text_or_status_of_a_late_capture(store: docstore.Documen
         assert shown(store, 2) == (200, page(TEXT), TEXT), stage
         # Until a sweep the visit is a version of its own, because another one lies between it and its equal.
         assert stage == "written" or store.collapse([URL, OTHER]) == [URL], stage
-        assert list(check(store.opened)) == [], stage
+        assert list(check(store.backend)) == [], stage
     again = put(store, URL, TEXT, 4)
     assert (again.previous, again.stored) == (Previous.SAME_BYTES, "confirmed")
 
@@ -126,7 +126,7 @@ def test_a_304_keeps_the_text_of_a_version_that_would_expire(tmp_path: Path) -> 
         for stage in lived_through(store):
             assert store.get(OTHER) is None, stage
             assert shown(store, 3) == (200, page(TEXT), TEXT), stage
-            assert list(check(store.opened)) == [], stage
+            assert list(check(store.backend)) == [], stage
 
 
 def test_a_304_that_came_before_its_page_confirms_it(store: docstore.DocumentStore) -> None:
@@ -162,7 +162,7 @@ def test_a_policy_counts_bodies_and_not_records(tmp_path: Path, size: int, order
             store.compact()
         store.put_page(URL, b"z" * size, fetched_at=T0 + 4 * DAY)
         assert [found.timestamp for found in store.history(URL)] == [T0 + 4 * DAY, T0 + 3 * DAY]
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 # --- what a 304 is answered
@@ -230,11 +230,11 @@ def test_a_damaged_record_does_not_stop_the_collection_of_a_page(store: docstore
     put(store, URL, TEXT, 0)
     put(store, URL, BETWEEN, 1)
     broken = SetCell(CAPTURE_FAMILY, b"", T0, b"\0\xff\xff\xff")
-    store.opened.engine.mutate_rows([RowMutations("pages", store.cells.row_key(URL), [broken])], Durability.NONE)
+    store.backend.engine.mutate_rows([RowMutations("pages", store.cells.row_key(URL), [broken])], Durability.NONE)
     assert store.repair().left == 0
     assert store.delete(URL, purge=True) and store.get(URL) is None
     store.compact()
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_a_young_visit_of_an_expired_page_is_hidden(tmp_path: Path) -> None:
