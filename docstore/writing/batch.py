@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
-from docstore.dedup.detector import Detector, StoredPage, StoredPages, Thresholds
+from docstore.dedup.detector import Comparison, Detector, StoredPage, StoredPages, Thresholds
 from docstore.dedup.index import HashIndex, NewPostings, post_names
 from docstore.model.capture import (
     BODY,
@@ -332,6 +332,10 @@ class View(StoredPages):
     def postings(self) -> NewPostings:  # type: ignore[override]
         """Of the batch."""
         return self.batch.postings
+
+    def compare(self, page: Prepared) -> Comparison:
+        """The verdict on a page against other rows; see `Detector.compare`."""
+        return self.detector.compare(page.row_key, page.page.body, page.analysis, status=page.page.status)
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
         """See `StoredPages`; a page of the batch is live if it will be once the batch is committed."""
