@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import sys
 import tempfile
@@ -10,6 +11,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
+
+import zstandard
 
 from docstore.archives.export import (
     SOFTWARE,
@@ -331,13 +334,19 @@ def _write(
         return arrow.write_parquet(
             store, stream, selection, layout=layout, columns=columns, group_bytes=group_bytes, **how
         )
-    writer = WRITERS[args.format](stream, args.body)
-    if args.markdown:
-        writer = JsonLinesExport(stream, bodies=args.body, markdown=True)
-    if index is not None:
-        writer = WarcExport(stream, SOFTWARE, index.add)
-    texts = args.format in ("jsonl", "wacz")
-    return export(store, writer, selection, texts=texts, keep_encoded=args.keep_encoded, **how)
+    with ExitStack() as packed:
+        if args.format in ("jsonl", "trecweb") and args.output.endswith(".gz"):
+            # Without a name and a time in its head, the same pages give the same file.
+            stream = packed.enter_context(gzip.GzipFile("", "wb", 6, stream, mtime=0))
+        elif args.format in ("jsonl", "trecweb") and args.output.endswith(".zst"):
+            stream = packed.enter_context(zstandard.ZstdCompressor().stream_writer(stream, closefd=False))
+        writer = WRITERS[args.format](stream, args.body)
+        if args.markdown:
+            writer = JsonLinesExport(stream, bodies=args.body, markdown=True)
+        if index is not None:
+            writer = WarcExport(stream, SOFTWARE, index.add)
+        texts = args.format in ("jsonl", "wacz")
+        return export(store, writer, selection, texts=texts, keep_encoded=args.keep_encoded, **how)
 
 
 def _conditions(args: argparse.Namespace) -> tuple[str, ...]:
