@@ -211,9 +211,9 @@ QUALITY_PRESETS: Final[Mapping[str, tuple[str, ...]]] = {
 
 C4 keeps lines that end in punctuation and have 3 words, and pages with 5 sentences in such lines; it judges lines, so
 the text that is exported still has the others.  Texts in Thai and Lao, which have no such punctuation, are judged by
-the rule that mC4 (Xue et al. 2021) has in its place: 3 lines of 200 characters.  Gopher asks English texts for English stop words; texts in another
-language are asked for those of Stopwords ISO, if it has a list.  FineWeb takes Gopher, C4 without the rule on the ends
-of lines, and three thresholds of its own.
+the rule that mC4 (Xue et al. 2021) has in its place: 3 lines of 200 characters.  Gopher asks English texts for English
+stop words; texts in another language are asked for those of Stopwords ISO, if it has a list.  FineWeb takes Gopher, C4
+without the rule on the ends of lines, and three thresholds of its own.
 
 These are rules for languages that separate words.  For scripts that do not, FineWeb 2 (Penedo et al. 2025) allows mean
 word lengths from 1 on, leaves out the rule on short lines and those of C4, and asks Thai for no punctuation at the ends

@@ -25,7 +25,7 @@ from docstore.archives.export import (
 )
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.locations import found, is_url, listed, open_output
-from docstore.archives.selection import QUALITY_PRESETS, Selection, survivors
+from docstore.archives.selection import QUALITY_PRESETS, NoteCondition, Selection, survivors
 from docstore.archives.shards import Shards
 from docstore.archives.subtract import BESIDE_MICROS, SET_A, SET_B, only_in_b
 from docstore.archives.warc import RECORDED_FAMILY
@@ -182,11 +182,15 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
     for name in ("known", "rejected", "repaired", "records"):
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
-    lines += [
-        (f"verdict {kind}", output.Styled(output.share(count, report.pages), answers.KIND_COLOURS[VerdictKind(kind)]))
-        for kind, count in report.verdicts.items()
-    ]
-    lines += [(f"previous {word}", output.share(count, report.pages)) for word, count in report.previous.items()]
+    if report.pages:
+        lines += [
+            (
+                f"verdict {kind}",
+                output.Styled(output.share(count, report.pages), answers.KIND_COLOURS[VerdictKind(kind)]),
+            )
+            for kind, count in report.verdicts.items()
+        ]
+        lines += [(f"previous {word}", output.share(count, report.pages)) for word, count in report.previous.items()]
     lines += [(f"skipped {reason}", str(count)) for reason, count in report.skipped.items()]
     if report.error_count:
         lines.append(("errors", str(report.error_count)))
@@ -307,8 +311,9 @@ def run_export(args: argparse.Namespace) -> int:
     if is_partial:
         return EXIT_RECORDS_SKIPPED
     if not report.captures:
-        without = "; notes are written by `docstore annotate`" if args.where or args.quality else ""
-        output.note(f"no capture matches{without}")
+        notes = sorted({one.note for some in _conditions(args) for one in NoteCondition.alternatives(some)})
+        without = f"; `docstore annotate {' '.join(notes)}` writes the notes that --where and --quality ask for"
+        output.note(f"no capture matches{without if notes else ''}")
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
 
 
