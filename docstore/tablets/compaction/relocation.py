@@ -23,10 +23,8 @@ from docstore.model.capture import (
     BODY,
     CANONICAL_PAGE,
     MAIN,
-    VERDICT,
     Column,
     decode_cluster_place,
-    decode_verdict,
 )
 from docstore.model.errors import CorruptionError, StorageError
 from docstore.model.format import (
@@ -45,7 +43,7 @@ from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import Plan, ScannedRow, all_cells, delete_of
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import PAGES, Table
-from docstore.storage.unreadable import Place
+from docstore.storage.unreadable import Place, read_verdict
 from docstore.storage.values import (
     INLINE_TAG,
     REF_TAG,
@@ -344,7 +342,8 @@ class Relocator:
         if record.codec == CODEC_ZSTD_DELTA:
             return self._relatives.is_usable(record.related)
         if record.codec == CODEC_ZSTD_DICTIONARY:
-            return record.related == self._dictionaries.checksum(row_key, (record.family, record.qualifier))
+            chosen = self._dictionaries.choose(row_key, (record.family, record.qualifier))
+            return chosen is not None and record.related == chosen.checksum  # else it cannot be read, and is no copy
         is_after_body = body is not None and bool(self._last_body) and body.new == self._last_body
         return is_after_body and self._is_delta_of_last_body(old, record)
 
@@ -456,12 +455,8 @@ class Relocator:
             canonical = decode_cluster_place(cell_value[1:])
             if canonical.row_key != row_key:
                 return PagePointer(canonical.timestamp, canonical.row_key)
-        stored = columns.get(VERDICT, b"")
-        if stored[:1] == INLINE_TAG:
-            verdict = decode_verdict(stored[1:])
-            if verdict.of_row_key:
-                return PagePointer(verdict.of_timestamp, verdict.of_row_key)
-        return None
+        verdict = read_verdict(self._values, row_key, timestamp, columns)
+        return None if verdict is None else verdict.of
 
     def _is_delta_of_last_body(self, old: bytes, record: Record) -> bool:
         """Whether a text is a delta of the body that was moved last, and not of the body of another page."""
