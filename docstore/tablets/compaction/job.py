@@ -87,6 +87,7 @@ COUNTED = ("rows", "values", "raw_bytes", "expired_cells", "damaged_values", "lo
 META = "meta"
 _FULL_SCAN = ReadSpec(cell_limit=10_000)
 _SAMPLED_SCAN = ReadSpec((CAPTURE_FAMILY,), cell_limit=10_000)
+_ANY_ROW = ReadSpec(keys_only=True, cell_limit=1)
 """The cells from which dictionaries are sampled."""
 
 
@@ -378,12 +379,13 @@ class Compaction:
             is_part = any(
                 row.tablet == tablet.number or not (row.tablet or row.level) for row in rows if row.number not in old
             )
+            has_rows = next(opened.engine.scan("pages", tablet.start, tablet.end, _ANY_ROW), None) is not None
             dictionaries = TabletDictionaries(
                 tablet,
                 opened.engine,
                 lambda checksum: opened.values.unreadable.attempt(partial(opened.dictionaries.load, checksum)),
                 self._level.zstd,
-                keeps=is_part or copies,
+                keeps=has_rows and (is_part or copies),
                 of_sites=copies,
             )
             try:
