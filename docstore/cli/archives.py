@@ -1,4 +1,8 @@
-"""Ingest pages from archives, and export them."""
+"""The commands `ingest`, `export` and `subtract`, which read pages from archives and write them to archives.
+
+They read the arguments, call `docstore.archives`, and print its reports.  Records that could not be read
+are printed with their places, and change the exit code; they end no run.
+"""
 
 from __future__ import annotations
 

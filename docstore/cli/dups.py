@@ -1,4 +1,8 @@
-"""`docstore dups`: pages similar to a page, known duplicates, rejected captures, and rejected pages to fetch again."""
+"""The command `docstore dups`: pages similar to a page, known duplicates, and rejected captures.
+
+The store finds them; this file chooses the question from the arguments and prints a line or a JSON object for each
+answer.
+"""
 
 from __future__ import annotations
 

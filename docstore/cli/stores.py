@@ -1,4 +1,8 @@
-"""Make a store, copy it, back it up, restore it and serve it."""
+"""The commands `init`, `copy`, `backup`, `restore` and `serve`: making a store, copying it and serving it.
+
+They read the arguments, call the store, and print its reports.  Families and policies of garbage collection are parsed
+here, because only `init` takes them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Maintain a store: check it, compact it, salvage its records, rebuild its rows."""
+"""The commands `check`, `compact`, `tool salvage` and `tool rebuild`, which maintain a store.
+
+They read the arguments, call the store, and print what it found or did.  What is damaged changes the exit code.
+"""
 
 from __future__ import annotations
 

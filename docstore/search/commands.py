@@ -1,4 +1,8 @@
-"""The commands `index` and `search`, which need the extra `docstore[search]`."""
+"""The commands `index` and `search`, which need the extra `docstore[search]`.
+
+They read the arguments, call `docstore.search`, and print hits as text or JSON.  The arguments are declared in
+`cli/page_commands.py`, so that `--help` does not import tantivy.
+"""
 
 from __future__ import annotations
 

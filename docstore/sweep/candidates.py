@@ -345,7 +345,7 @@ class _Alike:
         return sketch_agreements(self.sketches, self.rows[left], self.rows[right])
 
     def least(self, left: Numbers, right: Numbers, sigmas: float) -> NDArray[np.float64]:
-        """Bins that agree in a pair so many standard deviations below the threshold: `theory.sketch_margin`."""
+        """Bins that agree in a pair so many standard deviations below the threshold."""
         agreement = bin_agreement(self.threshold, SKETCH_BIN_BITS)
         # A borrowed bin repeats the value of another bin, which then counts twice.  Three quarters is a safe factor.
         own = 0.75 * _own_bins(np.minimum(self.sizes[left], self.sizes[right]))
@@ -416,7 +416,7 @@ def _chunks(keys: NDArray[np.uint64]) -> list[tuple[Numbers, bool]]:
 
 
 def _own_bins(sizes: Numbers) -> NDArray[np.float64]:
-    """Expected bins of each sketch that are its own, not borrowed: `theory.occupied_bins`, vectorised."""
+    """Expected bins of each sketch that are its own, not borrowed."""
     own: NDArray[np.float64] = -BINS * np.expm1(np.maximum(sizes, 1) * np.log1p(-1.0 / BINS))
     return own
 

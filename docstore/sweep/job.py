@@ -28,11 +28,10 @@ from numpy.typing import NDArray
 
 from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_TITLE_MISMATCH, TitledPage
 from docstore.model import markup
-from docstore.model.capture import BODY, ClusterPlace
+from docstore.model.capture import BODY, ClusterPlace, PagePointer
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key, same_host, url_of
 from docstore.model.plain import Plain
-from docstore.model.pointers import PagePointer
 from docstore.model.sets import Numbers, distinct
 from docstore.model.types import SAME_PAGE, Policy, VerdictKind
 from docstore.reading.documents import DocumentReader

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import io
+import json
 import multiprocessing
 import os
 import pickle
@@ -28,6 +29,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, redirect_stdout
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
@@ -65,7 +67,7 @@ from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.engines.rowfilter import RowFilter
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.segment import ValueLog
-from tests.crash.disk import Disk, Event, State, lay_out, read_events, recording
+from tests.crash.disk import Disk, Event, State, begin_record, lay_out, read_events, recorder
 from tests.pages import changed, page, words
 from tests.stores import contents, everything_on_disk
 
@@ -703,6 +705,35 @@ def perform(name: str, folder: str) -> None:
             work.store.close()
 
 
+def perform_each() -> None:
+    """Run what each line of stdin names, each in a process of its own: protocol, folder, file of its record."""
+    for line in sys.stdin:
+        name, folder, trace = json.loads(line)
+        child = os.fork()
+        if not child:
+            begin_record(folder, trace)
+            perform(name, folder)
+            os._exit(0)
+        print(os.waitpid(child, 0)[1], flush=True)
+
+
+@lru_cache(maxsize=1)
+def _performer() -> subprocess.Popen[str]:
+    """The process that runs `perform_each`: it imports all this once, and ends with this one."""
+    program = "from tests.crash.states import perform_each; perform_each()"
+    environment = os.environ | {"LD_PRELOAD": str(recorder())}
+    return subprocess.Popen(
+        [sys.executable, "-c", program], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def _record(name: str, root: Path, trace: Path) -> None:
+    process = _performer()
+    assert process.stdin is not None and process.stdout is not None
+    print(json.dumps([name, str(root), str(trace)]), file=process.stdin, flush=True)
+    assert process.stdout.readline() == "0\n", f"{name} fails without a crash"
+
+
 class Crash(NamedTuple):
     """A state, where it comes from, and what it has to hold."""
 
@@ -722,8 +753,7 @@ class Record:
         prepare(name, self._root)
         self._before = folder / "before"
         shutil.copytree(self._root, self._before)
-        program = f"from tests.crash.states import perform; perform({name!r}, {str(self._root)!r})"
-        subprocess.run([sys.executable, "-c", program], env=recording(self._root, trace), check=True)
+        _record(name, self._root, trace)
         self.events = list(read_events(self._root, trace))
         self.steps = sum(event.path != PROMISES for event in self.events)
         self.expected: object = None
