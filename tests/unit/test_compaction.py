@@ -638,8 +638,8 @@ def test_a_purge_during_a_run_makes_the_next_one_full(store: DocumentStore) -> N
     assert not is_full_next(store)
 
 
-@pytest.mark.parametrize("left", [0, 1])
-def test_a_tablet_whose_pages_were_all_purged_keeps_no_dictionary(store: DocumentStore, left: int) -> None:
+@pytest.mark.parametrize(("left", "purge"), [(0, True), (1, True), (0, False)])
+def test_a_tablet_whose_pages_are_all_gone_keeps_no_dictionary(store: DocumentStore, left: int, purge: bool) -> None:
     pages = [Page(f"https://s.example/{n}", page(" ".join(words(n, 3000))), 200, HTML, T0) for n in range(30)]
     list(store.put_pages(pages))
     if left:
@@ -647,7 +647,7 @@ def test_a_tablet_whose_pages_were_all_purged_keeps_no_dictionary(store: Documen
     store.compact()
     assert store.backend.dictionaries.names()
     for one in pages:
-        store.delete(one.url, purge=True)
+        store.delete(one.url, purge=purge)
     store.compact()
     assert store.backend.dictionaries.names() == []
     assert not is_full_next(store)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import errno
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pages import changed, page, words
-from stores import damage_value
+from stores import change_capture, damage_value
 from warc_records import message, record
 
 import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.archives.export import JsonLinesExport, export
 from docstore.archives.ingest import ingest
+from docstore.archives.selection import Selection
 from docstore.cli.main import main
 from docstore.model.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
 from docstore.model.errors import CorruptionError, InvalidArgument
@@ -25,6 +26,8 @@ from docstore.model.keys import row_key
 from docstore.model.plain import iso
 from docstore.model.types import Durability, Schema
 from docstore.reports.check import check
+from docstore.reports.dedup import dedup_stats
+from docstore.reports.survey import survey
 from docstore.storage.engine import Plan
 from docstore.storage.files import Files
 from docstore.storage.unreadable import NO_PAGE, RESTORE, Place
@@ -32,6 +35,7 @@ from docstore.storage.values import encode_inline
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy, Survivors
 from docstore.sweep.job import SweepOptions, sweep
+from docstore.sweep.reindex import reindex
 from docstore.tablets.layout import StoreDirectory
 from docstore.writing.applying import Repaired
 
@@ -225,6 +229,20 @@ def test_a_store_without_its_dictionaries_accepts_pages_and_is_repaired_by_them(
         assert all(body_of(store, one.url) == one.body for one in pages)
 
 
+def test_compaction_reports_a_record_whose_dictionary_is_missing(tmp_path: Path) -> None:
+    pages = [Page(f"https://h.example/a/{n}", page(words(n, 600)), 200, HTML, T0) for n in range(60)]
+    with opened(tmp_path) as store:
+        list(store.put_pages(pages))
+        store.compact()
+        for one in pages[:40]:
+            store.delete(one.url)
+    for file in (tmp_path / "s" / "dictionaries").iterdir():
+        file.unlink()
+    with opened(tmp_path) as store:
+        assert list(check(store.opened))
+        assert store.compact().damaged_values > 0
+
+
 def test_a_damaged_dictionary_that_is_made_again_is_written_again(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         checksum = store.backend.dictionaries.save(b"content " * 100)
@@ -308,6 +326,35 @@ def test_compaction_moves_a_page_whose_most_similar_page_is_unreadable(tmp_path:
         assert report.damaged_values == 2  # body and text of A
         assert {(one.url, one.path, one.offset) for one in report.unreadable} == {(A, path, offset)}
         assert body_of(store, B) == other
+
+
+@pytest.mark.parametrize("damage", [lambda raw: raw[:-2], lambda raw: raw[:-1] + b"\x63", lambda raw: raw + b"\0"])
+def test_a_verdict_that_is_damaged_behind_its_first_fields_stops_no_run(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    urls = [f"https://a.example/{number}" for number in range(4)]
+    with opened(tmp_path) as store:
+        for number, url in enumerate(urls):
+            body = page(changed(words(1, 200), number, 1))
+            store.put_page(url, body, headers=HTML, fetched_at=T0 + number * 1_000_000)
+        record = next(store.table.records(row_key(urls[2])))
+        change_capture(store, urls[2], {VERDICT: damage(record.columns[VERDICT][1:])})
+        for run in (
+            lambda: sweep(store, SweepOptions(threads=1)),
+            lambda: sweep(store, SweepOptions(threads=1, apply="reference")),
+            lambda: reindex(store),
+            lambda: survey(store),
+            lambda: dedup_stats(store),
+            lambda: list(store.rejected()),
+            lambda: export(store, JsonLinesExport(io.BytesIO()), Selection(collapse=True)),
+            lambda: store.compact(full=True),
+        ):
+            run()
+        assert [finding.column for finding in check(store.opened)] == ["dedup:verdict"]
+        store.table.collects_captures = True  # as if a policy might hide a capture: then each row is read whole
+        report = sweep(store, SweepOptions(threads=1))
+        assert (report.clusters, report.largest_cluster) == (1, 4)
+        assert [finding.url for finding in report.unreadable] == [urls[2]]
 
 
 def test_an_export_omits_unreadable_values_and_names_them(tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ META = "meta"
 _FULL_SCAN = ReadSpec(cell_limit=10_000)
 _SAMPLED_SCAN = ReadSpec((CAPTURE_FAMILY,), cell_limit=10_000)
 """The cells from which dictionaries are sampled."""
+_ANY_ROW = ReadSpec(keys_only=True, cell_limit=1)
 
 
 class Compaction:
@@ -362,12 +363,13 @@ class Compaction:
             is_part = any(
                 row.tablet == tablet.number or not (row.tablet or row.level) for row in rows if row.number not in old
             )
+            has_rows = next(backend.engine.scan("pages", tablet.start, tablet.end, _ANY_ROW), None) is not None
             dictionaries = TabletDictionaries(
                 tablet,
                 backend.engine,
                 lambda checksum: backend.values.unreadable.attempt(partial(backend.dictionaries.load, checksum)),
                 self._level.zstd,
-                keeps=is_part or copies,
+                keeps=has_rows and (is_part or copies),
                 of_sites=copies,
             )
             mover = ValueMover(

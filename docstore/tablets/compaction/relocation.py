@@ -26,11 +26,9 @@ from docstore.model.capture import (
     BODY,
     CANONICAL_PAGE,
     MAIN,
-    VERDICT,
     Column,
     PagePointer,
     decode_cluster_place,
-    decode_verdict,
 )
 from docstore.model.errors import CorruptionError, StorageError
 from docstore.model.format import (
@@ -48,7 +46,7 @@ from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import Plan, ScannedRow, all_cells, delete_of
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import PAGES, Table
-from docstore.storage.unreadable import Place
+from docstore.storage.unreadable import Place, read_verdict
 from docstore.storage.values import (
     INLINE_TAG,
     REF_TAG,
@@ -567,7 +565,8 @@ class ValueMover:
         if record.codec == CODEC_ZSTD_DELTA:
             return self._relatives.is_usable(record.related)
         if record.codec == CODEC_ZSTD_DICTIONARY:
-            return record.related == self._dictionaries.checksum(row_key, (record.family, record.qualifier))
+            chosen = self._dictionaries.choose(row_key, (record.family, record.qualifier))
+            return chosen is not None and record.related == chosen.checksum  # else it cannot be read, and is no copy
         return self._is_after_body(body) and self._is_delta_of_last_body(old, record)
 
     def _copy(self, column: Column, old: bytes, record: Record) -> Move:
@@ -684,12 +683,8 @@ class ValueMover:
             canonical = decode_cluster_place(cell_value[1:])
             if canonical.row_key != body.pointer.row_key:
                 return PagePointer(canonical.timestamp, canonical.row_key)
-        stored = body.columns.get(VERDICT, b"")
-        if stored[:1] == INLINE_TAG:
-            verdict = decode_verdict(stored[1:])
-            if verdict.of_row_key:
-                return PagePointer(verdict.of_timestamp, verdict.of_row_key)
-        return None
+        verdict = read_verdict(self._values, body.pointer.row_key, body.pointer.timestamp, body.columns)
+        return None if verdict is None else verdict.of
 
     def _is_after_body(self, body: Move | None) -> bool:
         """Whether the record that was written last is this body, and whole."""
