@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from docstore.backends import open_backend
 from docstore.model import keys
-from docstore.model.arguments import checked
-from docstore.model.capture import BODY
+from docstore.model.arguments import checked, checked_names
+from docstore.model.capture import BODY, PagePointer
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.model.pointers import PagePointer, checked_names
 from docstore.model.types import (
     Cell,
     Durability,
@@ -729,8 +728,9 @@ class DocumentStore:
             raise StoreUnavailable("this store is closed; open it again")
 
     def _writer(self) -> PageWriter:
-        self._check_open()
-        self.opened.check_writable()
+        if self._writes is None:  # else its committer refuses
+            self._check_open()
+            self.opened.check_writable()
         return self._write_side().writer
 
     def _index_queries(self) -> IndexQueries:

@@ -37,11 +37,11 @@ from docstore.model.capture import (
     STORED_REFUSED,
     STORED_REJECTED,
     STORED_VISIT,
+    parse_digest,
 )
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.plain import Plain
-from docstore.model.pointers import parse_digest
 from docstore.model.types import Note, Page, Policy, Previous, PutResult, SetCell, VerdictKind, checked_crawl
 from docstore.reading.documents import Document
 from docstore.storage.reports import Finding

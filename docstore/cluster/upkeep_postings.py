@@ -37,7 +37,7 @@ from docstore.cluster.coding import (
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, slot_name
 from docstore.dedup.index import BUCKET_LIMIT, FAMILY, TABLE, posted_page
-from docstore.model.capture import CHECKSUM
+from docstore.model.capture import CHECKSUM, PagePointer, body_head
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import (
     CAPTURE_CONFIRMED,
@@ -49,7 +49,6 @@ from docstore.model.format import (
     POSTING_PAYLOAD_DIGEST,
     POSTING_TEXT,
 )
-from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import Cell, DeleteRow, Durability, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import capture_of

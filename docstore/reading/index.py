@@ -14,7 +14,17 @@ from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import TABLE, HashIndex, IndexQuery, TextIndex, posted_page, stored_postings
 from docstore.dedup.kernel import ALGORITHMS, Kernel, bin_order
 from docstore.dedup.runs import RunIndex
-from docstore.model.capture import CHECKSUM, MAIN, STATUS, STORED_POSTED, TEXT_CHECKSUM, TITLE, Column
+from docstore.model.capture import (
+    CHECKSUM,
+    MAIN,
+    STATUS,
+    STORED_POSTED,
+    TEXT_CHECKSUM,
+    TITLE,
+    Column,
+    PagePointer,
+    text_number,
+)
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -24,12 +34,11 @@ from docstore.model.format import (
     VERDICT_PREVIOUS,
     VERDICT_STORED,
 )
-from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import ReadSpec
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.port import Backend
-from docstore.storage.table import Table, declared_families
+from docstore.storage.table import CaptureRows, declared_families
 from docstore.storage.values import INLINE_TAG
 
 _Value = TypeVar("_Value")
@@ -51,7 +60,7 @@ _RULES = SimpleNamespace(
 _opening = threading.Lock()
 
 
-def open_texts(opened: Backend, table: Table) -> TextIndex:
+def open_texts(opened: Backend, table: CaptureRows) -> TextIndex:
     """The index of a store's texts by their keys, opened once.
 
     Runs that are damaged or missing are made again from the stored texts, which is logged; the store opens.
@@ -63,7 +72,7 @@ def open_texts(opened: Backend, table: Table) -> TextIndex:
         return cast("TextIndex", opened.index)
 
 
-def _opened(opened: Backend, table: Table) -> TextIndex:
+def _opened(opened: Backend, table: CaptureRows) -> TextIndex:
     storage = opened.runs
     assert storage is not None, "a backend without runs has an index of its own"
     engine, folder, files = storage
@@ -138,7 +147,7 @@ class SeenPages:
         known: hashes of its postings, from `posting_hashes`; other postings are looked up.
     """
 
-    def __init__(self, opened: Backend, table: Table, known: docstore_native.PostingHashes | None = None) -> None:
+    def __init__(self, opened: Backend, table: CaptureRows, known: docstore_native.PostingHashes | None = None) -> None:
         self._known = known
         self._kernel = kernel_of(opened)
         self._table = table

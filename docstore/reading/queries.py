@@ -11,17 +11,17 @@ from docstore.dedup.comparable import REASON_TITLE_MISMATCH, near_compares
 from docstore.dedup.detector import MAX_VERIFIED, Detector, StoredPages, Thresholds
 from docstore.dedup.index import HashIndex
 from docstore.model import capture, keys
+from docstore.model.capture import PagePointer, normal_digest
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_REJECTED, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST
 from docstore.model.keys import url_of
-from docstore.model.pointers import PagePointer, normal_digest
 from docstore.model.types import Verdict, VerdictKind
 from docstore.reading.collapse import Loss, Orphan, Similar
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Backend, Values
-from docstore.storage.table import Table
+from docstore.storage.table import CaptureRows
 from docstore.storage.values import is_absent
 
 GOOD_STATUS = 200
@@ -31,7 +31,7 @@ GOOD_STATUS = 200
 class IndexQueries:
     """Asks the index of a store.  Thread-safe: each question has its own view of the index."""
 
-    def __init__(self, opened: Backend, table: Table) -> None:
+    def __init__(self, opened: Backend, table: CaptureRows) -> None:
         self._opened = opened
         self._table = table
         self._thresholds = Thresholds.of(opened.schema)
@@ -117,7 +117,7 @@ def _similar(
 # Both scans give None for each row without a find: a stream that reads for many clients can let others go first.
 
 
-def rejected(table: Table, values: Values) -> Iterator[tuple[str, int, Verdict] | None]:
+def rejected(table: CaptureRows, values: Values) -> Iterator[tuple[str, int, Verdict] | None]:
     """Captures that a policy rejected: URL, timestamp, verdict; in row-key order.  None for each other row."""
     for row in table.scan_captures():
         has_found = False
@@ -130,7 +130,7 @@ def rejected(table: Table, values: Values) -> Iterator[tuple[str, int, Verdict] 
             yield None
 
 
-def orphans(table: Table, values: Values) -> Iterator[Orphan | None]:
+def orphans(table: CaptureRows, values: Values) -> Iterator[Orphan | None]:
     """Orphans of a store, in row-key order; one scan of the captures, no body is read.  None for each other row."""
     pages = StoredPages(table, values)
     for row in table.scan_captures():

@@ -18,10 +18,9 @@ from typing import TypeAlias
 from docstore.dedup.index import posting_hashes
 from docstore.dedup.kernel import checksum_matches
 from docstore.model import capture
-from docstore.model.capture import Column
+from docstore.model.capture import Column, PagePointer
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, ReadSpec
 from docstore.reading.index import SeenPages
 from docstore.storage.bases import value_name

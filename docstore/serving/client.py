@@ -18,12 +18,21 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from docstore.model import keys
-from docstore.model.arguments import checked
-from docstore.model.capture import BODY, STORED_REFUSED, STORED_REJECTED, STORED_VISIT, VERDICT, Column, decode_verdict
+from docstore.model.arguments import checked, checked_names
+from docstore.model.capture import (
+    BODY,
+    STORED_REFUSED,
+    STORED_REJECTED,
+    STORED_VISIT,
+    VERDICT,
+    Column,
+    PagePointer,
+    decode_verdict,
+    place_after,
+)
 from docstore.model.errors import InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import CAPTURE_STORED
 from docstore.model.plain import plain
-from docstore.model.pointers import PagePointer, checked_names, place_after
 from docstore.model.types import (
     Cell,
     Mutation,

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar, Unpack
 from blake3 import blake3
 
 from docstore.model import capture, keys
+from docstore.model.capture import PagePointer, parse_place, place_after
 from docstore.model.errors import InvalidArgument
 from docstore.model.plain import shown_times
-from docstore.model.pointers import PagePointer, parse_place, place_after
 from docstore.model.types import Mutation, Page, PutOptions, PutResult, ReadSpec, Schema, SetCell
 from docstore.reading import queries
 from docstore.reading.cells import Row, scan_range

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from docstore.model import capture
-from docstore.model.capture import Column
+from docstore.model.capture import Column, PagePointer
 from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model.plain import Plain
-from docstore.model.pointers import PagePointer
 from docstore.reading.index import SeenPages
 from docstore.storage.values import is_absent, raw_bytes_of
 from docstore.store import DocumentStore

@@ -149,7 +149,8 @@ class LocalBackend:
 
     def committer(self, durability: Durability) -> LocalCommitter:
         """See `Backend`."""
-        made = LocalCommitter(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
+        read_only = self.path if self.is_read_only else None
+        made = LocalCommitter(self.engine, self.values, self.manifest, durability, self.reserve, read_only)
         made.followers.add(self.scopes.follow)
         return made
 

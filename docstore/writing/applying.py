@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from docstore.model import capture
+from docstore.model.capture import PagePointer
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CAPTURE_NOT_MODIFIED,
     CAPTURE_REJECTED,
     CAPTURE_STORED,
 )
-from docstore.model.pointers import PagePointer
 from docstore.model.types import (
     Mutation,
     Page,

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
-from docstore.dedup.detector import Comparison, Detector, StoredPage, StoredPages, Thresholds
+from docstore.dedup.detector import Detector, StoredPage, StoredPages, Thresholds
 from docstore.dedup.index import HashIndex, NewPostings, post_names
 from docstore.model.capture import (
     BODY,
@@ -23,12 +23,12 @@ from docstore.model.capture import (
     STORED_REFERENCE,
     VERDICT,
     Column,
+    PagePointer,
     StoredVerdict,
     decode_verdict,
 )
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Mutation, Previous, RowMutations, SetCell, VerdictKind
 from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, StoredValue, base_row, value_name
@@ -299,6 +299,8 @@ class View(StoredPages):
         caches: cache committed data.  Then `follow` must be called after each commit, or `clear` before each batch.
     """
 
+    _table: Table
+
     def __init__(self, opened: Backend, table: Table, now: Callable[[], int], *, caches: bool) -> None:
         super().__init__(table, opened.values)
         self.now = now
@@ -330,10 +332,6 @@ class View(StoredPages):
     def postings(self) -> NewPostings:  # type: ignore[override]
         """Of the batch."""
         return self.batch.postings
-
-    def compare(self, page: Prepared) -> Comparison:
-        """The verdict on a page against other rows; see `Detector.compare`."""
-        return self.detector.compare(page.row_key, page.page.body, page.analysis, status=page.page.status)
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
         """See `StoredPages`; a page of the batch is live if it will be once the batch is committed."""
@@ -454,11 +452,6 @@ class View(StoredPages):
 
     # --- the batch
 
-    def begin(self, pages: Sequence[Prepared]) -> None:
-        """Begin a batch with these pages.  REQUIRES: the batch before it was committed or dropped."""
-        self.batch = Batch(set())
-        self.read_ahead(pages)
-
     def read_ahead(self, pages: Sequence[Prepared]) -> None:
         """Read for the next pages of the batch, in few calls, the rows that every verdict reads first."""
         if self._engine.caps.single_writer:
@@ -495,7 +488,7 @@ class View(StoredPages):
         return self.index.mutations(self.batch.postings)
 
     def committed(self, columns: Mapping[PagePointer, Mapping[Column, bytes]]) -> None:
-        """The batch is committed: cache its pages.
+        """The batch is committed: cache its pages, and begin the next one.
 
         Args:
             columns: cell values of each record, as they were written.

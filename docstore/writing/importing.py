@@ -24,6 +24,7 @@ from docstore.dedup.comparable import text_compares
 from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import IndexQuery, NewPostings, TextIndex, post_names, post_page
 from docstore.model import capture
+from docstore.model.capture import PagePointer
 from docstore.model.errors import DocstoreError, InvalidArgument
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -34,7 +35,6 @@ from docstore.model.format import (
     SCHEME_TEXT_1,
     TEXT_NUMBER_BYTES,
 )
-from docstore.model.pointers import PagePointer
 from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_texts, stored_texts, text_numbers

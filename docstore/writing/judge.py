@@ -9,7 +9,7 @@ and commits nothing.
 
     1. the time        the first free millisecond from the page's own on; a page with the same body there is `known`
     2. its own row     `before` is the page before it; with the same bytes this page only confirms it
-    3. other rows      `view.compare` gives the verdict, and the pages that body and text may be deltas against
+    3. other rows      `Detector.compare` gives the verdict, and the pages that body and text may be deltas against
     4. the policy      `stored_as` says how the page is stored, from its verdict and its policy
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
-from docstore.model.capture import BODY, Column, StoredVerdict
+from docstore.model.capture import BODY, Column, PagePointer, StoredVerdict
 from docstore.model.format import (
     CAPTURE_CONFIRMED,
     CAPTURE_NOT_MODIFIED,
@@ -29,7 +29,6 @@ from docstore.model.format import (
     TIMESTAMP_MAX,
 )
 from docstore.model.keys import same_host
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Policy, Previous, VerdictKind
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, LiveCapture, not_modified
@@ -93,7 +92,7 @@ def judge(page: Prepared, policies: Policies, view: View) -> Write:
         is_confirmation = previous is Previous.SAME_BYTES and bodies_compare(status, its_status)
         is_damaged = is_damaged or (is_confirmation and view.is_damaged(row_key, before))
         is_confirmation = is_confirmation and not (page.keep_body and is_absent(before.columns[BODY]))
-    verdict, contains, nearest = view.compare(page)
+    verdict, contains, nearest = view.detector.compare(row_key, page.page.body, page.analysis, status=status)
     is_shown = taken is not None and taken.kind != CAPTURE_REJECTED  # readers see a page or visit at this time
     if is_damaged:
         stored = capture.STORED_BODY  # under every policy: it is the only readable copy

@@ -35,6 +35,7 @@ from docstore.dedup.index import TABLE as POSTINGS
 from docstore.dedup.kernel import Kernel
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
+from docstore.model.capture import PagePointer, body_head
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -47,7 +48,6 @@ from docstore.model.format import (
     PURGED_LAST,
     PURGED_ROW,
 )
-from docstore.model.pointers import PagePointer, body_head
 from docstore.model.sets import Keys
 from docstore.model.types import (
     DeleteCells,

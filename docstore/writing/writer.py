@@ -32,10 +32,9 @@ from functools import partial
 from itertools import groupby
 
 from docstore.model import capture
-from docstore.model.capture import Column
+from docstore.model.capture import Column, PagePointer
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.keys import url_of
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
 from docstore.reading.index import open_texts
 from docstore.storage.captures import CaptureRecord
@@ -463,12 +462,10 @@ class Sequencer:
                     portion = pages[start : start + PORTION_PAGES]
                     if start and is_awaited():
                         break
-                    if start and not view.batch.is_full:
-                        view.read_ahead(portion)
-                    else:
+                    if view.batch.is_full:
                         self._commit(view.batch)
                         committed = start
-                        view.begin(portion)
+                    view.read_ahead(portion)
                     for page, its_policies in zip(portion, policies[start:], strict=False):
                         write = judge(page, its_policies, view)
                         view.add(write)
@@ -483,6 +480,7 @@ class Sequencer:
     def _commit(self, batch: Batch) -> None:
         """Append the values of a batch and commit it: bases and postings, then anchors, then pages in their order."""
         if not batch.writes and not batch.anchors:
+            self._view.committed({})
             return
         columns, base_rows = self.encoder.encode(batch.writes)
         rows = base_rows + self._view.posting_rows()

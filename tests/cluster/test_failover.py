@@ -324,7 +324,7 @@ def test_four_writers_and_two_readers_go_on_under_load_while_servers_die(
             kill(processes, f"regionserver{number % cluster.regionservers}")
             start_cluster(cluster, cache_folder())
         threading.Event().wait(LOAD_SECONDS / (KILLS + 1))
-        resumed = writers.resume()
+        resumed = writers.go_on(GROUP + 1, SLOW_SECONDS)
         for reader in readers:
             reader.end()
     for table in ("pages", "postings"):

@@ -55,11 +55,11 @@ def test_a_tablet_that_fails_takes_no_shared_body_of_another_along(
         others, publish = threading.Event(), relocation.Relocator.publish
 
         def fail_late(self: relocation.Relocator) -> None:
-            if self._tablet.number == tablets[1] and self._segment is not None:
+            if self.tablet.number == tablets[1] and self.mover.segment_bytes:
                 others.wait(60)  # as on a slow disk that is full: the other thread has gone on
                 raise StorageError(28, "the disk is full")
             publish(self)
-            if self._tablet.number == tablets[2]:
+            if self.tablet.number == tablets[2]:
                 others.set()
 
         monkeypatch.setattr(relocation.Relocator, "publish", fail_late)
@@ -197,7 +197,7 @@ def test_a_page_that_moves_while_another_tablet_makes_it_a_base_leaves_no_segmen
     planned, moved, publish = threading.Event(), threading.Event(), relocation.Relocator.publish
 
     def in_turn(self: relocation.Relocator) -> None:
-        if self._tablet.start:  # its deltas are made, against pages of the first tablet that have not moved yet
+        if self.tablet.start:  # its deltas are made, against pages of the first tablet that have not moved yet
             planned.set()
             moved.wait(60)
             publish(self)

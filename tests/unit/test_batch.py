@@ -18,9 +18,8 @@ import docstore
 from docstore import GCPolicy, Page, Policy, PutResult, Schema, StorageError, VerdictKind
 from docstore.dedup.kernel import Kernel
 from docstore.model import capture
-from docstore.model.capture import BODY, MAIN, StoredVerdict
+from docstore.model.capture import BODY, MAIN, PagePointer, StoredVerdict
 from docstore.model.format import CAPTURE_CONFIRMED, CAPTURE_REJECTED, CAPTURE_STORED
-from docstore.model.pointers import PagePointer
 from docstore.model.types import DUPLICATES, Durability, Previous
 from docstore.reports.check import check
 from docstore.storage.captures import CaptureRecord, LiveCapture, stored_capture

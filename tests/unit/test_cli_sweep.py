@@ -10,10 +10,9 @@ import pytest
 
 import docstore
 from docstore.cli.main import main
-from docstore.model.capture import TEXT_CHECKSUM
+from docstore.model.capture import TEXT_CHECKSUM, PagePointer
 from docstore.model.format import POSTING_TEXT
 from docstore.model.plain import iso
-from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKind
 from docstore.reading.index import SeenPages
 from docstore.reports.dedup import dedup_stats

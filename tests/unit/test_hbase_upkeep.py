@@ -23,10 +23,9 @@ from docstore.cli.main import main
 from docstore.cluster import upkeep, upkeep_postings
 from docstore.cluster.commit import Counts
 from docstore.dedup.kernel import Kernel
-from docstore.model.capture import STORED_REFERENCE, VERDICT, StoredVerdict, decode_verdict
+from docstore.model.capture import STORED_REFERENCE, VERDICT, StoredVerdict, decode_verdict, text_number
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import POSTING_BAND, POSTING_BODY, POSTING_TEXT
-from docstore.model.pointers import text_number
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, ReadSpec, SetCell
 from docstore.reports.check import check
 from docstore.storage.reports import CompactionReport

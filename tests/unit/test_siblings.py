@@ -6,10 +6,9 @@ import pytest
 from pages import page, words
 from stores import stored
 
-from docstore.model.capture import BODY
+from docstore.model.capture import BODY, PagePointer
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.keys import row_key
-from docstore.model.pointers import PagePointer
 from docstore.storage.cache import MB, SHARES, Memory
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore

@@ -14,9 +14,8 @@ from counts import stride
 import docstore
 from docstore.archives.ingest import IngestOptions, ingest
 from docstore.dedup.detector import StoredPages
-from docstore.model.capture import CHECKSUM, VERDICT
+from docstore.model.capture import CHECKSUM, VERDICT, PagePointer
 from docstore.model.errors import InvalidArgument
-from docstore.model.pointers import PagePointer
 from docstore.model.types import ColumnFamily, GCPolicy, Policy, Schema, VerdictKind
 from docstore.reports.check import check
 from docstore.store import DocumentStore

@@ -12,10 +12,9 @@ from stores import change_capture, damage_value, everything_on_disk, stored_valu
 from test_text_deltas import HTML, T0, URLS, assert_reads, text_of, text_record
 
 import docstore
-from docstore.model.capture import BODY, MAIN
+from docstore.model.capture import BODY, MAIN, PagePointer
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_BODY, RECORD_VALUE
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
 from docstore.storage.bases import NewValue

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 import os
 import random
 import shutil
@@ -42,6 +41,7 @@ from docstore.model.keys import canonical_url
 from docstore.model.types import Page
 from docstore.spark.kernels import BANDED, pairs_of_buckets
 from docstore.store import open_store
+from tests.remote import KEYS, s3_server
 from tools.bench.dedup_peers import THRESHOLD, by_datatrove, judged_of
 from tools.bench.harness import Section, children_seconds, memory_of, processor_seconds, run_commands
 from tools.bench.scale import AGAIN, EXACT, NEAR, START, WORDS, family_of, kind_of, page_of, url_of
@@ -235,39 +235,27 @@ def named_by_spark(clusters: Path, pages: int) -> dict[int, set[int]]:
 
 
 @contextmanager
-def s3_server(jars: Path, folder: Path) -> Iterator[tuple[str, Sequence[str]]]:
-    """moto's S3 server that has the pages; at the end the folder gets the clusters.
+def pages_on_s3(jars: Path, folder: Path) -> Iterator[tuple[str, Sequence[str]]]:
+    """An S3 server that has the pages; at the end the folder gets the clusters.
 
     Gives the address of its bucket for Spark, and settings.
     """
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        secret = {"aws_access_key_id": "any", "aws_secret_access_key": "any"}
-        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1", **secret)
-        client.create_bucket(Bucket="crawl")
-        client.upload_file(str(folder / "pages.parquet"), "crawl", "pages.parquet")
+    with s3_server() as client:
+        client.upload_file(str(folder / "pages.parquet"), "crawls", "pages.parquet")
         settings = {
             "spark.driver.extraClassPath": f"{jars.absolute()}/*",
             "spark.executor.extraClassPath": f"{jars.absolute()}/*",
-            "spark.hadoop.fs.s3a.endpoint": f"http://{host}:{port}",
+            "spark.hadoop.fs.s3a.endpoint": client.meta.endpoint_url,
             "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
             "spark.hadoop.fs.s3a.path.style.access": "true",
             "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
-            "spark.hadoop.fs.s3a.access.key": "any",
-            "spark.hadoop.fs.s3a.secret.key": "any",
+            "spark.hadoop.fs.s3a.access.key": KEYS["aws_access_key_id"],
+            "spark.hadoop.fs.s3a.secret.key": KEYS["aws_secret_access_key"],
         }
-        yield "s3a://crawl", [word for name, value in settings.items() for word in ("--spark", f"{name}={value}")]
+        yield "s3a://crawls", [word for name, value in settings.items() for word in ("--spark", f"{name}={value}")]
         (folder / "out" / "clusters").mkdir(parents=True)
-        for each in client.list_objects_v2(Bucket="crawl", Prefix="out/clusters/part-")["Contents"]:
-            client.download_file("crawl", each["Key"], str(folder / each["Key"]))
-    finally:
-        server.stop()
+        for each in client.list_objects_v2(Bucket="crawls", Prefix="out/clusters/part-")["Contents"]:
+            client.download_file("crawls", each["Key"], str(folder / each["Key"]))
 
 
 def with_datatrove(pages: int) -> Sequence[str]:
@@ -351,7 +339,7 @@ def main(
         write(make, pages, folder / "pages.parquet")
     section = Section("A sweep on Spark", f"{COMMAND} ({pages:,} pages{', skewed' if skew else ''})", COLUMNS)
     with ExitStack() as servers:
-        place, given = servers.enter_context(s3_server(s3, folder)) if s3 else (str(folder), [])
+        place, given = servers.enter_context(pages_on_s3(s3, folder)) if s3 else (str(folder), [])
         observed = with_spark(folder, given, f"{place}/pages.parquet", f"{place}/out", master)
     found = ("", "") if skew else quality(pages, named_by_spark(folder / "out" / "clusters", pages))
     section.rows.append((f"docstore-spark{' on S3' if s3 else ''}", *observed.cells(pages), *found))

@@ -49,10 +49,9 @@ from docstore.tablets.compaction.encoding import (
     DICTIONARY_SHARE,
     LEVELS,
     Level,
-    Relatives,
     make_dictionaries,
 )
-from docstore.tablets.compaction.relocation import Relocator
+from docstore.tablets.compaction.relocation import Relocator, ValueMover
 from docstore.tablets.compaction.segments import (
     SMALL_GARBAGE_BYTES,
     LiveData,
@@ -353,7 +352,6 @@ class Compaction:
         one thread.  A page of another tablet can be a base whether that tablet is moved before, later or meanwhile.
         """
         opened = self._opened
-        codec = self._level.codec()
         copies = not (self._level.compares or self._full or purged)
         moved_shared: dict[bytes, bytes] = {}
         threads = max(1, min(len(chosen), os.cpu_count() or 1))
@@ -361,20 +359,6 @@ class Compaction:
         stop = threading.Event()
 
         def work(tablet: Tablet) -> CompactionReport:
-            relocator = Relocator(
-                opened,
-                self._table,
-                self._committer,
-                old=old,
-                begin_segment=lambda number: SegmentWriter(
-                    opened.files, self._bodies, number, old, self._level_name, first_new
-                ),
-                on_bytes=self._tell,
-                codec=codec,
-                copies=copies,
-                moved_shared=moved_shared,
-                stop=stop,
-            )
             is_part = any(
                 row.tablet == tablet.number or not (row.tablet or row.level) for row in rows if row.number not in old
             )
@@ -386,14 +370,31 @@ class Compaction:
                 keeps=is_part or copies,
                 of_sites=copies,
             )
+            mover = ValueMover(
+                opened,
+                self._table,
+                tablet,
+                dictionaries,
+                self._level,
+                old=old,
+                begin_segment=lambda number: SegmentWriter(
+                    opened.files, self._bodies, number, old, self._level_name, first_new
+                ),
+                copies=copies,
+                moved_shared=moved_shared,
+                cache_bytes=CACHE_BYTES // threads,
+            )
+            relocator = Relocator(
+                opened, self._table, self._committer, tablet, mover, old=old, on_bytes=self._tell, stop=stop
+            )
             try:
-                self._move(tablet, relocator, dictionaries, old, is_part=is_part, cache_bytes=CACHE_BYTES // threads)
+                self._move(tablet, relocator, dictionaries, old, is_part=is_part)
             except BaseException as error:
                 if not stop.is_set():  # else it only says that it was stopped
                     failures.append(error)
                 stop.set()
                 raise
-            return relocator.counts
+            return mover.counts
 
         if threads == 1:
             return [work(tablet) for tablet in chosen]
@@ -414,7 +415,6 @@ class Compaction:
         old: set[int],
         *,
         is_part: bool,
-        cache_bytes: int,
     ) -> None:
         """Move the values of a tablet that are in old segments; `is_part`: some of its segments are skipped."""
         opened = self._opened
@@ -438,10 +438,7 @@ class Compaction:
         for column, made in make_dictionaries(cell_values, opened.values, self._level, opened.dictionaries).items():
             dictionaries.add(column, made)
         for number in range(PASSES):
-            relatives = Relatives(tablet, opened, self._table, self._level, cache_bytes)
-            before = relocator.counts.lost_races
-            relocator.move(tablet, dictionaries, relatives, again=number > 0)
-            if not relocator.counts.left_values and relocator.counts.lost_races == before:
+            if not relocator.move(again=number > 0):
                 break
         self._made |= dictionaries.made
         if moves_values or not is_part:  # also without values: its old dictionaries may have bytes of purged pages
