@@ -244,7 +244,7 @@ def fill_and_kill(path: Path, noise_bytes: int) -> int:
     return int(run.stdout)
 
 
-@pytest.mark.parametrize("ending", ["open", "killed"])
+@pytest.mark.parametrize("ending", [pytest.param("open", marks=pytest.mark.slow), "killed"])
 @pytest.mark.parametrize(
     ("disk_bytes", "noise_bytes"), [(12 << 20, 12_000), pytest.param(160 << 20, 40_000, marks=pytest.mark.slow)]
 )
@@ -438,7 +438,7 @@ def roomy_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.parametrize("others_take_the_rest", [False, True])
+@pytest.mark.parametrize("others_take_the_rest", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_compactions_that_fail_leave_room_to_open_and_to_delete(roomy_disk: Path, others_take_the_rest: bool) -> None:
     path = roomy_disk / "s"
     written = 0

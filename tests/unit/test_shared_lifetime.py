@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +42,23 @@ def shared_pair(store: DocumentStore) -> tuple[bytes, bytes]:
     return first, second
 
 
+def assert_reads(store: DocumentStore, bodies: Mapping[str, bytes]) -> None:
+    """Each page has its body and the text of that, and `check` finds nothing."""
+    for url, body in bodies.items():
+        document = store.get(url)
+        assert document is not None and document.body == body
+        assert document.text == "\n".join(re.findall("<p>(.*?)</p>", body.decode()))
+    assert list(check(store.opened)) == []
+
+
 def test_base_outlives_its_page_until_compaction_and_not_longer(store: DocumentStore) -> None:
     first, second = shared_pair(store)
     store.delete("https://a.example/")
-    document = store.get("https://b.example/")
-    assert document is not None and document.body == second
+    assert_reads(store, {"https://b.example/": second})
     report = store.compact()
     assert report.freed_bodies == 2, "the body and its text"
     assert store.backend.base_rows.cell_value(value_name(first)) is None
-    document = store.get("https://b.example/")
-    assert document is not None and document.body == second
-    assert list(check(store.backend)) == []
+    assert_reads(store, {"https://b.example/": second})
 
 
 def test_an_expired_canonical_is_freed_only_after_its_last_delta(
@@ -76,10 +83,7 @@ def test_an_expired_canonical_is_freed_only_after_its_last_delta(
         assert store.get("https://a.example/") is None
         report = store.compact()
         assert report.expired_cells == 2
-        for url, body in (("https://c.example/", first), ("https://d.example/", third)):
-            document = store.get(url)
-            assert document is not None and document.body == body
-        assert list(check(store.backend)) == []
+        assert_reads(store, {"https://c.example/": first, "https://d.example/": third})
         now[0] = T0 + 2500 * 10**6
         store.compact()
         assert list(store.backend.engine.scan("bodies")) == []
@@ -107,10 +111,7 @@ def test_no_delta_is_made_against_a_base_that_is_being_freed(store: DocumentStor
     assert stored_value(store, "https://d.example/", BODY) != stored_value(store, "https://a.example/", BODY)
     store.compact()
     assert not store.backend.base_rows.retired
-    for url, body in (("https://a.example/", first), ("https://c.example/", third), ("https://d.example/", first)):
-        document = store.get(url)
-        assert document is not None and document.body == body
-    assert list(check(store.backend)) == []
+    assert_reads(store, {"https://a.example/": first, "https://c.example/": third, "https://d.example/": first})
 
 
 def test_a_base_retired_between_choice_and_commit_is_not_used(store: DocumentStore) -> None:
@@ -120,10 +121,7 @@ def test_a_base_retired_between_choice_and_commit_is_not_used(store: DocumentSto
     before_refs_change(store, lambda: store.backend.base_rows.retired.add(value_name(first)))
     store.compact()
     for _ in range(2):
-        for url, body in (("https://a.example/", first), ("https://b.example/", second), ("https://c.example/", third)):
-            document = store.get(url)
-            assert document is not None and document.body == body
-        assert list(check(store.backend)) == []
+        assert_reads(store, {"https://a.example/": first, "https://b.example/": second, "https://c.example/": third})
         store.compact()
 
 
@@ -160,8 +158,7 @@ def test_base_without_deltas_loses_its_row(store: DocumentStore) -> None:
     store.delete("https://b.example/")
     assert store.compact().freed_bodies == 2
     assert list(store.backend.base_rows.scan()) == []
-    document = store.get("https://a.example/")
-    assert document is not None and document.body == first
+    assert_reads(store, {"https://a.example/": first})
 
 
 def test_base_of_a_delta_that_is_written_during_the_sweep_is_kept(
@@ -179,9 +176,7 @@ def test_base_of_a_delta_that_is_written_during_the_sweep_is_kept(
     monkeypatch.setattr(Usage, "add_rows", add_rows)
     assert store.compact().freed_bodies == 0
     assert related(store, "https://c.example/") == value_name(first)
-    document = store.get("https://c.example/")
-    assert document is not None and document.body == third
-    assert list(check(store.backend)) == []
+    assert_reads(store, {"https://c.example/": third})
 
 
 def test_bases_of_unnamed_records_are_read_again_after_a_kill(tmp_path: Path) -> None:
@@ -196,10 +191,7 @@ def test_bases_of_unnamed_records_are_read_again_after_a_kill(tmp_path: Path) ->
         store.put_page("https://d.example/", page(changed(words(5, 600), 3, 9)), headers=HTML, fetched_at=T0)
         store.compact(tablets=[])
         assert store.backend.base_rows.cell_value(value_name(first)) is not None
-        for url, body in (("https://b.example/", second), ("https://c.example/", third)):
-            document = store.get(url)
-            assert document is not None and document.body == body
-        assert list(check(store.backend)) == []
+        assert_reads(store, {"https://b.example/": second, "https://c.example/": third})
 
 
 def test_pages_stored_by_reference_share_one_record_after_compaction(store: DocumentStore) -> None:
@@ -217,10 +209,7 @@ def test_pages_stored_by_reference_share_one_record_after_compaction(store: Docu
     assert len(cell_values) == 1
     store.delete("https://c.example/")
     store.compact()
-    for host in "ab":
-        document = store.get(f"https://{host}.example/")
-        assert document is not None and document.body == body
-    assert list(check(store.backend)) == []
+    assert_reads(store, {"https://a.example/": body, "https://b.example/": body})
 
 
 class CountingLock:
@@ -286,10 +275,7 @@ def test_a_base_with_very_many_deltas_is_moved_in_slices(store: DocumentStore, m
     store.compact()  # no page has the base any more, so its deltas are encoded again
     assert store.backend.base_rows.cell_value(value_name(base)) is None
     assert max(lock.reads) <= 64 and max(lock.mutations) <= 64
-    for one in deltas[50:]:
-        document = store.get(one.url)
-        assert document is not None and document.body == one.body
-    assert list(check(store.backend)) == []
+    assert_reads(store, {one.url: one.body for one in deltas[50:]})
 
 
 def test_a_row_of_very_many_versions_is_moved_in_slices(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,9 +306,7 @@ def test_a_retired_base_that_is_used_again_is_readable(store: DocumentStore) -> 
     before_refs_change(store, hold)
     store.compact()
     for _ in range(2):
-        for url, body in (("https://a.example/", first), ("https://b.example/", second)):
-            document = store.get(url)
-            assert document is not None and document.body == body
+        assert_reads(store, {"https://a.example/": first, "https://b.example/": second})
         store.compact()
     assert list(check(store.backend)) == []
 

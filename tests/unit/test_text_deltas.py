@@ -7,20 +7,19 @@ from pathlib import Path
 
 import pytest
 from pages import changed, page, words
-from stores import before_refs_change, change_capture, stored_value
+from stores import change_capture, stored_value
 
 import docstore
 import docstore.tablets.backup
 from docstore import Page
-from docstore.model.capture import BODY, MAIN
+from docstore.model.capture import MAIN
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DELTA
-from docstore.model.types import Durability, GCPolicy, Schema
+from docstore.model.types import Durability
 from docstore.reports.check import check
 from docstore.storage.bases import base_row, freed_row, value_name
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
-from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.record import Record
 
 T0 = 1_700_000_000_000_000
@@ -94,77 +93,6 @@ def test_delta_of_a_text_takes_a_small_part_of_it(store: DocumentStore) -> None:
     assert all(len(delta.payload) * 10 < delta.raw_bytes for delta in deltas)
 
 
-def test_text_outlives_the_page_that_gave_its_base(store: DocumentStore) -> None:
-    texts = put(store)
-    store.delete(URLS[0])
-    assert_reads(store, URLS[1:], texts[1:])
-    for level in ("fast", "best", "fast"):
-        store.compact(level=level)
-        assert_reads(store, URLS[1:], texts[1:])
-        assert store.backend.base_rows.cell_value(value_name(FIRST)) is None
-
-
-def test_text_outlives_an_expired_page_that_gave_its_base(tmp_path: Path) -> None:
-    now = [T0]
-    schema = Schema(captures=GCPolicy(max_age_seconds=1000))
-    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=schema)
-    with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
-        store.put_page(URLS[0], FIRST, headers=HTML, fetched_at=T0)
-        store.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0 + 900 * 10**6)
-        text = text_of(store, URLS[1])
-        assert text_record(store, URLS[1]).related == text_name(store, URLS[0])
-        now[0] = T0 + 1500 * 10**6
-        store.compact()
-        assert store.get(URLS[0]) is None
-        assert_reads(store, URLS[1:2], [text])
-        store.compact()
-        assert_reads(store, URLS[1:2], [text])
-
-
-def test_a_base_retired_between_choice_and_commit_is_not_used(store: DocumentStore) -> None:
-    texts = put(store)
-    base = text_name(store, URLS[0])
-    before_refs_change(store, lambda: store.backend.base_rows.retired.add(base))
-    for _ in range(3):
-        store.compact()
-        assert_reads(store, URLS, texts)
-    assert not store.backend.base_rows.retired
-
-
-def test_no_text_becomes_a_delta_against_one_that_is_being_freed(store: DocumentStore) -> None:
-    put(store, [FIRST, SECOND])
-    base = text_name(store, URLS[0])
-    store.backend.base_rows.retired.add(base)
-    store.put_page(URLS[2], THIRD, headers=HTML, fetched_at=T0)
-    assert text_record(store, URLS[2]).related != base
-
-
-def test_two_texts_never_become_each_others_base(store: DocumentStore) -> None:
-    # Stored without postings, so that neither is a delta yet; the second is the first in row order.
-    texts = put(store, [SECOND])
-    store.put_page(URLS[1], page(words(7, 600)), headers=HTML, fetched_at=T0)
-    other = text_of(store, URLS[0]).replace("other", "another").encode()
-    change_capture(store, URLS[1], {BODY: FIRST, MAIN: other})
-
-    def use() -> None:
-        """The page of the first body is a delta by now; others become deltas against it and its text."""
-        made = [
-            base_row(value_name(FIRST), stored_value(store, URLS[1], BODY)),
-            base_row(value_name(other), stored_value(store, URLS[1], MAIN)),
-        ]
-        store.backend.engine.mutate_rows(made, Durability.NONE)
-
-    before_refs_change(store, use)
-    store.compact()
-    for _, cell_value in store.backend.base_rows.scan():
-        ref = parse_cell_value(cell_value).ref
-        assert ref is not None and store.backend.bodies.read(ref).codec != CODEC_ZSTD_DELTA
-    for _ in range(2):
-        store.compact()
-        assert text_of(store, URLS[0]) == texts[0]
-        assert text_of(store, URLS[1]).encode() == other
-
-
 @pytest.mark.parametrize("tablet_again", [False, True])
 def test_text_that_its_page_has_no_more_is_kept_for_the_deltas_against_it(
     store: DocumentStore, tablet_again: bool
@@ -233,17 +161,6 @@ def test_group_that_fails_leaves_no_base_behind(store: DocumentStore) -> None:
     texts += put(store)[1:]
     assert deltas(store) == [False, True, True]
     assert_reads(store, URLS, texts)
-
-
-def test_base_stays_as_long_as_a_text_is_a_delta_against_it(store: DocumentStore) -> None:
-    texts = put(store)
-    change_capture(store, URLS[2], {BODY: None})
-    for url in URLS[:2]:
-        store.delete(url)
-    for _ in range(2):
-        store.compact()
-        (row,) = store.cells.scan()
-        assert {cell.value for cell in row.cells if (cell.family, cell.qualifier) == MAIN} == {texts[2].encode()}
 
 
 def test_place_of_a_base_is_looked_up_again_once_it_was_freed(store: DocumentStore) -> None:
