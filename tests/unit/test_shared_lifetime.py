@@ -48,7 +48,7 @@ def assert_reads(store: DocumentStore, bodies: Mapping[str, bytes]) -> None:
         document = store.get(url)
         assert document is not None and document.body == body
         assert document.text == "\n".join(re.findall("<p>(.*?)</p>", body.decode()))
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_base_outlives_its_page_until_compaction_and_not_longer(store: DocumentStore) -> None:

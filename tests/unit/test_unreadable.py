@@ -239,7 +239,7 @@ def test_compaction_reports_a_record_whose_dictionary_is_missing(tmp_path: Path)
     for file in (tmp_path / "s" / "dictionaries").iterdir():
         file.unlink()
     with opened(tmp_path) as store:
-        assert list(check(store.opened))
+        assert list(check(store.backend))
         assert store.compact().damaged_values > 0
 
 
@@ -350,7 +350,7 @@ def test_a_verdict_that_is_damaged_behind_its_first_fields_stops_no_run(
             lambda: store.compact(full=True),
         ):
             run()
-        assert [finding.column for finding in check(store.opened)] == ["dedup:verdict"]
+        assert [finding.column for finding in check(store.backend)] == ["dedup:verdict"]
         store.table.collects_captures = True  # as if a policy might hide a capture: then each row is read whole
         report = sweep(store, SweepOptions(threads=1))
         assert (report.clusters, report.largest_cluster) == (1, 4)
