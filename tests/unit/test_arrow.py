@@ -530,7 +530,7 @@ def test_bad_rows_are_named_and_passed_over(tmp_path: Path, terminal: Terminal) 
         (f"row 2 has the date b'1969-12-31T23:59:59Z'; {expected}", urls[2]),
         (f"row 3 has the date None; {expected}", urls[3]),
         ("row 4 has no url", ""),
-        ("row 8 has a body of 2000 bytes, more than the limit of 1500", urls[8]),
+        ("row 8 has a body of 2000 bytes, more than the limit of 1500 (max_body_bytes)", urls[8]),
     ]
     assert report["skipped"] == {"damaged": 5, "javascript": 1, "no_body": 1, "not_a_web_url": 1}
 
