@@ -156,7 +156,7 @@ def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
 def _print_errors(report: IngestReport) -> None:
     for error in report.errors[:SHOWN_ERRORS]:
         url = f" ({output.shown_url(error.url)})" if error.url else ""
-        reason = output.with_options(error.reason, ("any_time",))
+        reason = output.with_options(error.reason, ("any_time", "max_body_bytes"))
         output.note(f"{error.file} at offset {error.offset}: {reason}{url}")
     if report.error_count > SHOWN_ERRORS:
         output.note(f"{report.error_count - SHOWN_ERRORS} more; --json lists them")
