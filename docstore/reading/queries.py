@@ -31,13 +31,13 @@ GOOD_STATUS = 200
 class IndexQueries:
     """Asks the index of a store.  Thread-safe: each question has its own view of the index."""
 
-    def __init__(self, opened: Backend, table: CaptureRows) -> None:
-        self._opened = opened
+    def __init__(self, backend: Backend, table: CaptureRows) -> None:
+        self._backend = backend
         self._table = table
-        self._thresholds = Thresholds.of(opened.schema)
-        self._kernel = kernel_of(opened)
-        self._texts = open_texts(opened, table)
-        self._reader = DocumentReader(table, opened.values)
+        self._thresholds = Thresholds.of(backend.schema)
+        self._kernel = kernel_of(backend)
+        self._texts = open_texts(backend, table)
+        self._reader = DocumentReader(table, backend.values)
 
     def similar(
         self, page: bytes | str, *, threshold: float | None, limit: int, at: int | None = None
@@ -59,14 +59,14 @@ class IndexQueries:
         else:
             body = bytes(page)
         analysis = self._kernel.analyse(body, content_type)
-        pages = StoredPages(self._table, self._opened.values)
+        pages = StoredPages(self._table, self._backend.values)
         detector = Detector(
             self._index(),
             self._kernel,
             pages,
             self._thresholds,
-            title_rule=self._opened.schema.title_rule,
-            memory=self._opened.memory,
+            title_rule=self._backend.schema.title_rule,
+            memory=self._backend.memory,
         )
         found: dict[PagePointer, Similar] = {}
         for pointer, kind in detector.equal(row_key, body, analysis, status=status):
@@ -102,7 +102,7 @@ class IndexQueries:
 
     def _index(self) -> HashIndex:
         """An index of one question's own: the sequencer's belongs to the sequencer."""
-        return HashIndex(self._opened.engine, self._texts)
+        return HashIndex(self._backend.engine, self._texts)
 
 
 def _similar(

@@ -221,9 +221,9 @@ def survey(store: DocumentStore, on_progress: Callable[[int, int], None] | None 
 class _Surveyor:
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
-        self._fetch = store.opened.values.fetch
-        self._stored_bytes = store.opened.values.stored_bytes
-        self._survey = Survey(name=store.opened.path.name)
+        self._fetch = store.backend.values.fetch
+        self._stored_bytes = store.backend.values.stored_bytes
+        self._survey = Survey(name=store.backend.path.name)
         self._room = {name: Room() for name in ("bodies", "texts", "other values")}
         self._periods = _Periods()
         self._clusters = _Clusters()
@@ -272,7 +272,7 @@ class _Surveyor:
         self._host.add(url, lambda: content_of(self._store, captures, rejected), is_duplicate)
 
     def _verdict(self, row_key: bytes, live: LiveCapture) -> StoredVerdict | None:
-        return self._store.opened.values.unreadable.verdict(self._fetch, row_key, live.timestamp, live.columns)
+        return self._store.backend.values.unreadable.verdict(self._fetch, row_key, live.timestamp, live.columns)
 
     def _count_room(self, live: LiveCapture, verdict: StoredVerdict | None) -> None:
         """Count the values of a capture of its own: not those that it shows of another capture or page."""

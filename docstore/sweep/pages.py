@@ -210,9 +210,9 @@ def read_versions(store: DocumentStore, on_progress: Callable[[int], None] | Non
 class _Reading:
     def __init__(self, store: DocumentStore) -> None:
         self._table = store.table
-        self._fetch = store.opened.values.fetch
-        self._unreadable = store.opened.values.unreadable
-        self._reader = DocumentReader(store.table, store.opened.values)
+        self._fetch = store.backend.values.fetch
+        self._unreadable = store.backend.values.unreadable
+        self._reader = DocumentReader(store.table, store.backend.values)
         self._row_keys, self._body_values, self._texts, self._titles = Blobs(), Blobs(), Blobs(), Blobs()
         self._rows, self._timestamps, self._column_times = array("q"), array("q"), array("q")
         self._identity, self._bodies = bytearray(), bytearray()
@@ -544,7 +544,7 @@ def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, Cluster
         store: it need not be as it was when its pages were exported.
         places: row key and time of every version, and its place; None if it is alone.
     """
-    reader = DocumentReader(store.table, store.opened.values)
+    reader = DocumentReader(store.table, store.backend.values)
 
     def stored_at(row_key: bytes, timestamp: int) -> int:
         live = store.table.capture_at(row_key, timestamp)

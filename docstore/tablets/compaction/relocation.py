@@ -108,7 +108,7 @@ class Relocator:
         mover: of its values.
 
     Args:
-        opened, table, committer: of the store.
+        backend, table, committer: of the store.
         tablet, mover: see above.
         old: segments to empty.
         on_bytes: called with the bytes of old records.
@@ -117,7 +117,7 @@ class Relocator:
 
     def __init__(
         self,
-        opened: LocalBackend,
+        backend: LocalBackend,
         table: Table,
         committer: LocalCommitter,
         tablet: Tablet,
@@ -127,7 +127,7 @@ class Relocator:
         on_bytes: Callable[[int], None],
         stop: Event,
     ) -> None:
-        self._engine, self._base_rows = opened.engine, opened.base_rows
+        self._engine, self._base_rows = backend.engine, backend.base_rows
         self._table = table
         self._committer = committer
         self.tablet = tablet
@@ -387,7 +387,7 @@ class ValueMover:
         counts: of the moves, for the report of the run.
 
     Args:
-        opened, table: of the store.
+        backend, table: of the store.
         tablet: the row range.
         dictionaries: for its values.
         level: how hard to try.
@@ -400,7 +400,7 @@ class ValueMover:
 
     def __init__(
         self,
-        opened: LocalBackend,
+        backend: LocalBackend,
         table: Table,
         tablet: Tablet,
         dictionaries: TabletDictionaries,
@@ -413,7 +413,7 @@ class ValueMover:
         cache_bytes: int,
     ) -> None:
         self.counts = CompactionReport("")
-        self._opened, self._values, self._base_rows = opened, opened.values, opened.base_rows
+        self._backend, self._values, self._base_rows = backend, backend.values, backend.base_rows
         self._table = table
         self._tablet = tablet
         self._dictionaries = dictionaries
@@ -441,7 +441,7 @@ class ValueMover:
 
     def begin_pass(self) -> None:
         """Begin a pass over the tablet."""
-        self._relatives = Relatives(self._tablet, self._opened, self._table, self._level, self._cache_bytes)
+        self._relatives = Relatives(self._tablet, self._backend, self._table, self._level, self._cache_bytes)
 
     def begin_row(self, canonical: dict[int, bytes]) -> None:
         """Begin a row.
