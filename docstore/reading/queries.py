@@ -22,7 +22,6 @@ from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Backend, Values
 from docstore.storage.table import CaptureRows
-from docstore.storage.unreadable import read_verdict
 from docstore.storage.values import is_absent
 
 GOOD_STATUS = 200
@@ -123,7 +122,7 @@ def rejected(table: CaptureRows, values: Values) -> Iterator[tuple[str, int, Ver
     for row in table.scan_captures():
         has_found = False
         for one in table.row_captures(row.cells):
-            verdict = read_verdict(values, row.row_key, one.timestamp, one.columns)
+            verdict = values.unreadable.verdict(values.fetch, row.row_key, one.timestamp, one.columns)
             if one.kind == CAPTURE_REJECTED and verdict is not None:
                 has_found = True
                 yield url_of(row.row_key), one.timestamp, capture.shown_verdict(verdict)
@@ -142,7 +141,7 @@ def orphans(table: CaptureRows, values: Values) -> Iterator[Orphan | None]:
         for one in captures:
             if one.kind != CAPTURE_REJECTED or one.checksum in kept:
                 continue
-            verdict = read_verdict(values, row.row_key, one.timestamp, one.columns)
+            verdict = values.unreadable.verdict(values.fetch, row.row_key, one.timestamp, one.columns)
             if verdict is None:
                 continue
             of = PagePointer(verdict.of_timestamp, verdict.of_row_key)
@@ -172,5 +171,5 @@ def _keeps_body(shown: LiveCapture) -> bool:
 
 def _had_text_alone(row_key: bytes, original: LiveCapture, values: Values) -> bool:
     """Whether a page was stored without its body at the writer's request: so were those that were rejected for it."""
-    verdict = read_verdict(values, row_key, original.timestamp, original.columns)
+    verdict = values.unreadable.verdict(values.fetch, row_key, original.timestamp, original.columns)
     return verdict is not None and verdict.stored == capture.STORED_TEXT

@@ -25,7 +25,6 @@ from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
 from docstore.reports.patterns import Pattern, PatternCounts, SameText
 from docstore.storage.captures import LiveCapture
-from docstore.storage.unreadable import read_verdict
 from docstore.storage.values import INLINE_TAG, raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.reindex import reindex
@@ -226,7 +225,7 @@ def dedup_stats(store: DocumentStore, by: str | None = None, crawl: str = "") ->
         rejected: dict[int, StoredVerdict] = {}
         newest_verdict: StoredVerdict | None = None
         for live in captures:
-            verdict = read_verdict(values, row.row_key, live.timestamp, live.columns)
+            verdict = values.unreadable.verdict(values.fetch, row.row_key, live.timestamp, live.columns)
             if verdict is not None:
                 if verdict.reason == capture.REASON_NOT_MODIFIED:
                     continue

@@ -16,7 +16,6 @@ from docstore.model.capture import Column, PagePointer
 from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model.plain import Plain
 from docstore.reading.index import SeenPages
-from docstore.storage.unreadable import read_verdict
 from docstore.storage.values import is_absent, raw_bytes_of
 from docstore.store import DocumentStore
 
@@ -79,19 +78,19 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
     if not dry_run:
         with store.committer.lock:
             seen.rebuild_where_needed()
-    fetch = store.backend.values.fetch
+    values = store.backend.values
     for row in store.table.scan_captures():
         for live in reversed(list(store.table.row_captures(row.cells))):
             timestamp, columns = live.timestamp, live.columns
             body = columns.get(capture.BODY)
             if body is None or capture.CHECKSUM not in columns or not (raw_bytes_of(body) or is_absent(body)):
                 continue
-            verdict = read_verdict(store.backend.values, row.row_key, timestamp, columns)
+            verdict = values.unreadable.verdict(values.fetch, row.row_key, timestamp, columns)
             if live.kind != CAPTURE_STORED or not (verdict is None or verdict.stored in capture.STORED_POSTED):
                 continue  # postings lead to the capture that a visit confirms
             report.pages += 1
             pointer = PagePointer(timestamp, row.row_key)
-            if _is_outdated(columns, fetch):
+            if _is_outdated(columns, values.fetch):
                 report.outdated += 1
             elif seen.sees(pointer, live):
                 continue

@@ -41,6 +41,7 @@ from docstore.model.keys import canonical_url
 from docstore.model.types import Page
 from docstore.spark.kernels import BANDED, pairs_of_buckets
 from docstore.store import open_store
+from docstore.sweep.candidates import candidates
 from tests.remote import KEYS, s3_server
 from tools.bench.dedup_peers import THRESHOLD, by_datatrove, judged_of
 from tools.bench.harness import Section, children_seconds, memory_of, processor_seconds, run_commands
@@ -59,6 +60,9 @@ MATES = 60
 """Unrelated texts in a bucket at a billion pages."""
 MATCHED = 60_000
 """Texts that are compared in such buckets."""
+FAMILY = 50_000
+CHANGED_BINS = 8
+"""Of 256 in the sketch of each text of a family: its texts share some .94 of their shingles."""
 COMPARED = ["url", "timestamp", "cluster", "canonical", "canonical_similarity"]
 DRIVER, JAVA, PYTHON = "driver", "executor's Java", "executor's Python"
 
@@ -323,6 +327,18 @@ def mates_micros() -> float:
     return (time.process_time() - began) / MATCHED * bands * 1e6
 
 
+def family_cost() -> str:
+    """Processor time and candidates a text of a large family, any two of which are near."""
+    random_source = np.random.default_rng(7)
+    sketches = np.repeat(random_source.integers(0, 16, (1, BINS), np.uint8), FAMILY, 0)
+    for _ in range(CHANGED_BINS):
+        sketches[np.arange(FAMILY), random_source.integers(0, BINS, FAMILY)] = random_source.integers(0, 16, FAMILY)
+    began = time.process_time()
+    first, _, _ = candidates(sketches, np.full(FAMILY, 1000), np.arange(FAMILY), THRESHOLD)
+    seconds = time.process_time() - began
+    return f"{FAMILY:,} near texts: {seconds / FAMILY * 1e6:.0f} us and {len(first) / FAMILY:.0f} candidates a text"
+
+
 def main(
     pages: int,
     folder: Path,
@@ -352,6 +368,7 @@ def main(
     kinds = Counter(map(kind_of, range(pages)))
     section.notes.append(", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
     section.notes.append(f"{MATES} unrelated texts in each bucket would cost {mates_micros():.0f} us a page more")
+    section.notes.append(family_cost())
     yield section
     yield Section("Its steps", section.command, STEP_COLUMNS, list(steps_of(folder / "events", pages)))
 

@@ -46,7 +46,7 @@ from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import Plan, ScannedRow, all_cells, delete_of
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import PAGES, Table
-from docstore.storage.unreadable import Place, read_verdict
+from docstore.storage.unreadable import Place
 from docstore.storage.values import (
     INLINE_TAG,
     REF_TAG,
@@ -683,7 +683,9 @@ class ValueMover:
             canonical = decode_cluster_place(cell_value[1:])
             if canonical.row_key != body.pointer.row_key:
                 return PagePointer(canonical.timestamp, canonical.row_key)
-        verdict = read_verdict(self._values, body.pointer.row_key, body.pointer.timestamp, body.columns)
+        verdict = self._values.unreadable.verdict(
+            self._values.fetch, body.pointer.row_key, body.pointer.timestamp, body.columns
+        )
         return None if verdict is None else verdict.of
 
     def _is_after_body(self, body: Move | None) -> bool:
