@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docstore.backends import names_server, store_exists
-from docstore.cli import answers, arguments, output
+from docstore.cli import arguments, output, render
 from docstore.cli.opening import open_files, open_in, open_named, refuse_other_backend
 from docstore.cli.store_commands import LOOPBACK
 from docstore.model.capture import BODY
@@ -134,7 +134,7 @@ def run_copy(args: argparse.Namespace) -> int:
     if args.json:
         output.json_line(report.asdict())
     else:
-        answers.note_unreadable(report.unreadable)
+        render.note_unreadable(report.unreadable)
         for url in report.differing[:10]:
             output.note(f"differs: {output.shown_url(url)}")
         output.table(_lines(report))

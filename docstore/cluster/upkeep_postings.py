@@ -101,7 +101,7 @@ class PostingUpkeep:
         self,
         client: Client,
         engine: HBaseEngine,
-        pages: Pages,
+        pages: PostedPages,
         durability: Durability,
         session: bytes,
     ) -> None:
@@ -289,7 +289,7 @@ Target: TypeAlias = tuple[PagePointer, bytes]
 """The page of a posting or a claim, and the beginning of its body's checksum; b"" for any."""
 
 
-class Pages:
+class PostedPages:
     """Pages of a store that other processes write.
 
     Args:

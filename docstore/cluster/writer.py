@@ -35,7 +35,7 @@ class HBaseWriter:
     """See `GroupWriter`.
 
     Args:
-        opened: the backend.
+        backend: the backend.
         engine: its engine, which reads ahead.
         texts: its index of texts.
         table: of pages.
@@ -45,7 +45,7 @@ class HBaseWriter:
 
     def __init__(
         self,
-        opened: Backend,
+        backend: Backend,
         engine: HBaseEngine,
         texts: RowIndex,
         table: Table,
@@ -55,8 +55,8 @@ class HBaseWriter:
         self._engine = engine
         self._texts = texts
         self._committer = committer
-        self._view = View(opened, table, clock, caches=True)
-        self._encoder = Encoder(opened.values, self._view)
+        self._view = View(backend, table, clock, caches=True)
+        self._encoder = Encoder(backend.values, self._view)
         committer.followers.add(self._view.follow)
 
     def write(

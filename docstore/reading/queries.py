@@ -22,6 +22,7 @@ from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Backend, Values
 from docstore.storage.table import CaptureRows
+from docstore.storage.unreadable import read_verdict
 from docstore.storage.values import is_absent
 
 GOOD_STATUS = 200
@@ -31,13 +32,13 @@ GOOD_STATUS = 200
 class IndexQueries:
     """Asks the index of a store.  Thread-safe: each question has its own view of the index."""
 
-    def __init__(self, opened: Backend, table: CaptureRows) -> None:
-        self._opened = opened
+    def __init__(self, backend: Backend, table: CaptureRows) -> None:
+        self._backend = backend
         self._table = table
-        self._thresholds = Thresholds.of(opened.schema)
-        self._kernel = kernel_of(opened)
-        self._texts = open_texts(opened, table)
-        self._reader = DocumentReader(table, opened.values)
+        self._thresholds = Thresholds.of(backend.schema)
+        self._kernel = kernel_of(backend)
+        self._texts = open_texts(backend, table)
+        self._reader = DocumentReader(table, backend.values)
 
     def similar(
         self, page: bytes | str, *, threshold: float | None, limit: int, at: int | None = None
@@ -59,14 +60,14 @@ class IndexQueries:
         else:
             body = bytes(page)
         analysis = self._kernel.analyse(body, content_type)
-        pages = StoredPages(self._table, self._opened.values)
+        pages = StoredPages(self._table, self._backend.values)
         detector = Detector(
             self._index(),
             self._kernel,
             pages,
             self._thresholds,
-            title_rule=self._opened.schema.title_rule,
-            memory=self._opened.memory,
+            title_rule=self._backend.schema.title_rule,
+            memory=self._backend.memory,
         )
         found: dict[PagePointer, Similar] = {}
         for pointer, kind in detector.equal(row_key, body, analysis, status=status):
@@ -102,7 +103,7 @@ class IndexQueries:
 
     def _index(self) -> HashIndex:
         """An index of one question's own: the sequencer's belongs to the sequencer."""
-        return HashIndex(self._opened.engine, self._texts)
+        return HashIndex(self._backend.engine, self._texts)
 
 
 def _similar(
@@ -122,9 +123,9 @@ def rejected(table: CaptureRows, values: Values) -> Iterator[tuple[str, int, Ver
     for row in table.scan_captures():
         has_found = False
         for one in table.row_captures(row.cells):
-            if one.kind == CAPTURE_REJECTED and capture.VERDICT in one.columns:
+            verdict = read_verdict(values, row.row_key, one.timestamp, one.columns)
+            if one.kind == CAPTURE_REJECTED and verdict is not None:
                 has_found = True
-                verdict = capture.decode_verdict(values.fetch(one.columns[capture.VERDICT]))
                 yield url_of(row.row_key), one.timestamp, capture.shown_verdict(verdict)
         if not has_found:
             yield None
@@ -141,13 +142,15 @@ def orphans(table: CaptureRows, values: Values) -> Iterator[Orphan | None]:
         for one in captures:
             if one.kind != CAPTURE_REJECTED or one.checksum in kept:
                 continue
-            verdict = capture.decode_verdict(values.fetch(one.columns[capture.VERDICT]))
+            verdict = read_verdict(values, row.row_key, one.timestamp, one.columns)
+            if verdict is None:
+                continue
             of = PagePointer(verdict.of_timestamp, verdict.of_row_key)
             original = pages.capture(of)
             if (
                 original is None
                 or pages.page(of) is None
-                or not (_keeps_body(original) or _had_text_alone(original, values))
+                or not (_keeps_body(original) or _had_text_alone(of.row_key, original, values))
             ):
                 loss = Loss.GONE
             elif one is captures[0] and not pages.is_current(of):
@@ -167,7 +170,7 @@ def _keeps_body(shown: LiveCapture) -> bool:
     return body is not None and not is_absent(body)
 
 
-def _had_text_alone(original: LiveCapture, values: Values) -> bool:
+def _had_text_alone(row_key: bytes, original: LiveCapture, values: Values) -> bool:
     """Whether a page was stored without its body at the writer's request: so were those that were rejected for it."""
-    verdict = original.columns.get(capture.VERDICT)
-    return verdict is not None and capture.decode_verdict(values.fetch(verdict)).stored == capture.STORED_TEXT
+    verdict = read_verdict(values, row_key, original.timestamp, original.columns)
+    return verdict is not None and verdict.stored == capture.STORED_TEXT

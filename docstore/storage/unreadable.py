@@ -7,15 +7,18 @@ damage is listed in statistics and reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from docstore.model.capture import Column
+from docstore.model.capture import VERDICT, Column, StoredVerdict, decode_verdict
 from docstore.model.errors import CHECK, CorruptionError, InvalidArgument
 from docstore.model.keys import url_of
 from docstore.storage.reports import Finding
+
+if TYPE_CHECKING:  # a type alone
+    from docstore.storage.port import Values
 
 MOST_LISTED = 1000
 """Only the first values are listed."""
@@ -96,6 +99,17 @@ class UnreadableValues:
         finally:
             with self._lock:
                 self._collectors = [other for other in self._collectors if other is not collector]
+
+
+def read_verdict(
+    values: Values, row_key: bytes, timestamp: int, columns: Mapping[Column, bytes]
+) -> StoredVerdict | None:
+    """The verdict of a capture from its cells; None if it has none, or a damaged one, which is recorded."""
+    cell_value = columns.get(VERDICT)
+    if cell_value is None:
+        return None
+    place = Place(row_key, *VERDICT, timestamp)
+    return values.unreadable.attempt(lambda: decode_verdict(values.fetch(cell_value)), place)
 
 
 def shown_column(column: Column) -> str:

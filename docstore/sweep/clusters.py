@@ -49,8 +49,8 @@ class CanonicalPolicy(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
-    """Input of the policies; all arrays have one length n.
+class PolicyInput:
+    """What the policies compare pages by; all arrays have one length n.
 
     Attributes:
         row_keys: of each page; with the timestamp unique.
@@ -86,7 +86,7 @@ class Clusters:
     similarity: NDArray[np.float64]
 
 
-def policy_order(pages: Pages, policy: CanonicalPolicy, first: Numbers, second: Numbers) -> Numbers:
+def policy_order(pages: PolicyInput, policy: CanonicalPolicy, first: Numbers, second: Numbers) -> Numbers:
     """Page numbers from the best canonical to the worst; a total order that does not depend on the numbering.
 
     Args:
@@ -320,7 +320,7 @@ def _order(
 ) -> Numbers:
     """The chosen versions from the best canonical to the worst."""
     row_keys = [versions.row_keys[number] for number in chosen.tolist()]
-    pages = Pages(
+    pages = PolicyInput(
         row_keys,
         versions.timestamps[chosen],
         np.fromiter((len(url_of(key)) for key in row_keys), np.int64, len(row_keys)),

@@ -204,7 +204,7 @@ def sweep(
         InvalidArgument: an option has an invalid value.
         StorageError: disk full or I/O; what is committed stays, and the same sweep again continues.
     """
-    with store.opened.values.unreadable.collecting() as unreadable:
+    with store.backend.values.unreadable.collecting() as unreadable:
         work = _Sweep(store, options, on_progress)
         with store.cells.changes() as changed:
             report = work.run(changed)
@@ -217,7 +217,7 @@ class _Sweep:
         self._began = self._stage_began = time.monotonic()
         schema = store.schema
         self._store = store
-        self._reader = DocumentReader(store.table, store.opened.values)
+        self._reader = DocumentReader(store.table, store.backend.values)
         self._options = options
         self._on_progress = on_progress
         self._by_overlap = options.measure == "overlap"
@@ -251,7 +251,7 @@ class _Sweep:
         versions = read_versions(self._store, lambda done: self._show("versions", done, 0))
         self._stage_done("versions")
         state = blake3(versions.state + self._how.encode()).digest(16)
-        folder = make_folder(self._store.opened.path, state)
+        folder = make_folder(self._store.backend.path, state)
         if self._own_sketches or not versions.sketched[versions.equal_by == BY_TEXT].all():
             self._sketch(versions, folder)
         leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
@@ -435,7 +435,7 @@ class _Sweep:
     def _is_readable(self, versions: Versions, number: int) -> bool:
         """Whether the body of a version can be read; it is not decoded."""
         with suppress(CorruptionError):
-            self._store.opened.values.verify(versions.body_values[number])
+            self._store.backend.values.verify(versions.body_values[number])
             return True
         # a compaction may have moved it since the scan
         return self._reader.is_readable(versions.row_keys[number], BODY, int(versions.timestamps[number]))

@@ -16,6 +16,7 @@ from docstore.model.capture import Column, PagePointer
 from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model.plain import Plain
 from docstore.reading.index import SeenPages
+from docstore.storage.unreadable import read_verdict
 from docstore.storage.values import is_absent, raw_bytes_of
 from docstore.store import DocumentStore
 
@@ -74,18 +75,18 @@ def reindex(
 
 
 def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Iterator[tuple[bytes, int]]:
-    seen = SeenPages(store.opened, store.table)
+    seen = SeenPages(store.backend, store.table)
     if not dry_run:
         with store.committer.lock:
             seen.rebuild_where_needed()
-    fetch = store.opened.values.fetch
+    fetch = store.backend.values.fetch
     for row in store.table.scan_captures():
         for live in reversed(list(store.table.row_captures(row.cells))):
             timestamp, columns = live.timestamp, live.columns
             body = columns.get(capture.BODY)
             if body is None or capture.CHECKSUM not in columns or not (raw_bytes_of(body) or is_absent(body)):
                 continue
-            verdict = capture.decode_verdict(fetch(columns[capture.VERDICT])) if capture.VERDICT in columns else None
+            verdict = read_verdict(store.backend.values, row.row_key, timestamp, columns)
             if live.kind != CAPTURE_STORED or not (verdict is None or verdict.stored in capture.STORED_POSTED):
                 continue  # postings lead to the capture that a visit confirms
             report.pages += 1

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
-from docstore.dedup.detector import Detector, StoredPage, StoredPages, Thresholds
+from docstore.dedup.detector import Comparison, Detector, StoredPage, StoredPages, Thresholds
 from docstore.dedup.index import HashIndex, NewPostings, post_names
 from docstore.model.capture import (
     BODY,
@@ -293,7 +293,7 @@ class View(StoredPages):
         memory: of the store.
 
     Args:
-        opened: the backend.
+        backend: the backend.
         table: of pages.
         now: gives the time, in microseconds since 1970.
         caches: cache committed data.  Then `follow` must be called after each commit, or `clear` before each batch.
@@ -301,24 +301,24 @@ class View(StoredPages):
 
     _table: Table
 
-    def __init__(self, opened: Backend, table: Table, now: Callable[[], int], *, caches: bool) -> None:
-        super().__init__(table, opened.values)
+    def __init__(self, backend: Backend, table: Table, now: Callable[[], int], *, caches: bool) -> None:
+        super().__init__(table, backend.values)
         self.now = now
-        self.memory = opened.memory
-        self.kernel = kernel_of(opened)
-        self.index = HashIndex(opened.engine, open_texts(opened, table), opened.memory if caches else None)
-        self.bases = Bases(opened.values, opened.base_rows, opened.memory, caches=caches)
-        schema = opened.schema
+        self.memory = backend.memory
+        self.kernel = kernel_of(backend)
+        self.index = HashIndex(backend.engine, open_texts(backend, table), backend.memory if caches else None)
+        self.bases = Bases(backend.values, backend.base_rows, backend.memory, caches=caches)
+        schema = backend.schema
         thresholds = Thresholds.of(schema)
         self.detector = Detector(
-            self.index, self.kernel, self, thresholds, title_rule=schema.title_rule, memory=opened.memory
+            self.index, self.kernel, self, thresholds, title_rule=schema.title_rule, memory=backend.memory
         )
         self.batch = Batch(set())
         self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
         self._caches = caches
-        self._engine = opened.engine
+        self._engine = backend.engine
         self._collects = table.collects_captures or table.collects_bodies  # then a policy may hide captures
-        self._rows: LruCache[bytes, dict[int, StoredPage]] = opened.memory.cache(
+        self._rows: LruCache[bytes, dict[int, StoredPage]] = backend.memory.cache(
             "pages",
             lambda row: sum([ROW_BYTES + sum(map(len, page.columns.values())) for page in row.values()]),
             holds=caches and not table.ages_captures,
@@ -332,6 +332,10 @@ class View(StoredPages):
     def postings(self) -> NewPostings:  # type: ignore[override]
         """Of the batch."""
         return self.batch.postings
+
+    def compare(self, page: Prepared) -> Comparison:
+        """The verdict on a page against other rows; see `Detector.compare`."""
+        return self.detector.compare(page.row_key, page.page.body, page.analysis, status=page.page.status)
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
         """See `StoredPages`; a page of the batch is live if it will be once the batch is committed."""

@@ -9,7 +9,7 @@ and commits nothing.
 
     1. the time        the first free millisecond from the page's own on; a page with the same body there is `known`
     2. its own row     `before` is the page before it; with the same bytes this page only confirms it
-    3. other rows      `Detector.compare` gives the verdict, and the pages that body and text may be deltas against
+    3. other rows      `view.compare` gives the verdict, and the pages that body and text may be deltas against
     4. the policy      `stored_as` says how the page is stored, from its verdict and its policy
 """
 
@@ -92,7 +92,7 @@ def judge(page: Prepared, policies: Policies, view: View) -> Write:
         is_confirmation = previous is Previous.SAME_BYTES and bodies_compare(status, its_status)
         is_damaged = is_damaged or (is_confirmation and view.is_damaged(row_key, before))
         is_confirmation = is_confirmation and not (page.keep_body and is_absent(before.columns[BODY]))
-    verdict, contains, nearest = view.detector.compare(row_key, page.page.body, page.analysis, status=status)
+    verdict, contains, nearest = view.compare(page)
     is_shown = taken is not None and taken.kind != CAPTURE_REJECTED  # readers see a page or visit at this time
     if is_damaged:
         stored = capture.STORED_BODY  # under every policy: it is the only readable copy

@@ -518,14 +518,14 @@ def result_of(write: Write) -> PutResult:
 class WriteSide:
     """Builds all parts that write pages; they are its attributes."""
 
-    def __init__(self, opened: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
-        self.opened, self.table, self.committer, self.clock = opened, table, committer, clock
-        committer.followers.add(open_texts(opened, table).follow)
-        self.view = view = View(opened, table, clock, caches=opened.engine.caps.single_writer)
-        self.sequencer = Sequencer(view, opened.values, committer)
-        self.poster = Poster(view.index, view.kernel, table, opened.values, committer)
-        self.deleter = PageDeleter(opened, table, committer, self.poster, clock)
-        self.prune = partial(prune, opened, table, committer)
-        self.queue = WriteQueue(opened.group_writer(table, committer, clock) or self.sequencer)
+    def __init__(self, backend: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
+        self.backend, self.table, self.committer, self.clock = backend, table, committer, clock
+        committer.followers.add(open_texts(backend, table).follow)
+        self.view = view = View(backend, table, clock, caches=backend.engine.caps.single_writer)
+        self.sequencer = Sequencer(view, backend.values, committer)
+        self.poster = Poster(view.index, view.kernel, table, backend.values, committer)
+        self.deleter = PageDeleter(backend, table, committer, self.poster, clock)
+        self.prune = partial(prune, backend, table, committer)
+        self.queue = WriteQueue(backend.group_writer(table, committer, clock) or self.sequencer)
         self.preparer = Preparer(view.kernel, clock)
         self.writer = PageWriter(self.preparer, self.queue)

@@ -188,7 +188,7 @@ class Host:
             if store.lost:
                 raise Fault(f"lost: {store.lost[:3]}")
             compared = sum(ledger.compare(store, resolve=True) for ledger in self.ledgers)
-            problems = [f"{one.where}: {one.what}" for one in check(store.opened)]
+            problems = [f"{one.where}: {one.what}" for one in check(store.backend)]
             if problems:
                 raise Fault(f"check: {problems[:5]}")
             print(f"round {self.number}: {compared} captures of {len(store)} pages", flush=True)
@@ -275,7 +275,7 @@ class Host:
                 lines = ledger.path.read_text().splitlines()[before[number] : after[number]] if after[number] else []
                 touched = {json.loads(line)["url"] for line in lines} | ledger.open.keys()
                 ledger.compare(store, resolve=False, left_out=frozenset(touched))
-            problems = [f"{one.where}: {one.what}" for one in check(store.opened)]
+            problems = [f"{one.where}: {one.what}" for one in check(store.backend)]
             if problems:
                 raise Fault(f"check of a restored backup: {problems[:5]}")
 

@@ -398,13 +398,13 @@ def back_up_again(root: Path) -> object:
         restore(root / "b", root / "old")
         with docstore.open(root / "old") as old:
             assert old.get("https://a.example/") is not None
-            assert list(check(old.opened)) == []
+            assert list(check(old.backend)) == []
     with docstore.open(root / "s") as store:
         store.backup(root / "b")
         right = contents(store)
     restore(root / "b", root / "again")
     with docstore.open(root / "again") as again:
-        return contents(again) == right and list(check(again.opened)) == []
+        return contents(again) == right and list(check(again.backend)) == []
 
 
 def fill_and_back_up(work: Work) -> None:
@@ -423,7 +423,7 @@ def restore_again(root: Path) -> object:
         assert "restored" not in list(_promises(root))[-1].done
         restore(root / "b", root / "r")
     with docstore.open(root / "r") as store, docstore.open(root / "s") as right:
-        return contents(store) == contents(right) and list(check(store.opened)) == []
+        return contents(store) == contents(right) and list(check(store.backend)) == []
 
 
 def salvage(work: Work) -> None:
@@ -507,7 +507,7 @@ def copy_again(root: Path) -> object:
     with docstore.open(root / "s") as store:
         copy(store, root / "t")
         with docstore.open(root / "t") as target:
-            return contents(target) == contents(store) and list(check(target.opened)) == []
+            return contents(target) == contents(store) and list(check(target.backend)) == []
 
 
 NOTES = Schema(families=(ColumnFamily("mark", GCPolicy()),))
@@ -528,9 +528,9 @@ def every_write(work: Work) -> None:
     """Every other kind of plan: anchors, visits, rejected and late captures, cells of users, an index made anew."""
     work.open()
     _write_all(work.store)
-    rows = [RowMutations("postings", row.row_key, [DeleteRow()]) for row in work.store.opened.engine.scan("postings")]
+    rows = [RowMutations("postings", row.row_key, [DeleteRow()]) for row in work.store.backend.engine.scan("postings")]
     work.promised(is_posted=False)
-    work.store.opened.engine.mutate_rows(rows, Durability.NONE)
+    work.store.backend.engine.mutate_rows(rows, Durability.NONE)
     reindex(work.store)
     work.promised(is_posted=True)
 
@@ -846,7 +846,7 @@ def assert_sound(record: Record, crash: Crash, root: Path, *, is_deep: bool) -> 
 
 def _assert_no_problems(store: DocumentStore, promise: Promise, *, may_lack: bool) -> None:
     """`check` names nothing; or only records whose rows a power loss has taken, if it was allowed to."""
-    problems = [f"{one.where}: {one.what}" for one in check(store.opened)]
+    problems = [f"{one.where}: {one.what}" for one in check(store.backend)]
     if not promise.is_posted:
         problems = [one for one in problems if "no posting leads to it" not in one]
     assert [one for one in problems if not (may_lack and one.startswith(SET_ASIDE_DIRECTORY))] == []

@@ -669,6 +669,7 @@ def test_zlib_ng_gives_the_entries_that_zlib_gives_also_of_damaged_files(monkeyp
         b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n",
         b"HTTP/1.1 200 Connection established\r\n\r\n",
         b"HTTP/1.0 200 Connection Established\r\nVia: proxy\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 200 Tunnel established\r\n\r\n",
         b"\r\n",
         b"HTTP/1.1 100 Continue\r\n\r\n\r\n",
     ],
@@ -708,6 +709,18 @@ def test_a_record_whose_length_is_too_small_is_read_to_its_http_length(packed: b
     assert page(found).body == body
     assert [entry.is_repaired for entry in found if isinstance(entry, PageEntry)] == [True, False, False]
     assert not reasons(found)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("missing", [1, 4])
+def test_white_space_that_a_length_leaves_out_of_a_page_is_read(packed: bool, missing: int) -> None:
+    body = HTML + b"\n \r\n\r\n"
+    parts = [record(message(body), length=len(message(body)) - missing), *numbered(1)]
+    found = run(b"".join(map(gzip.compress, parts) if packed else parts))
+    assert [entry.is_repaired for entry in found if isinstance(entry, PageEntry)] == [True, False]
+    assert page(found).body == body
+    cut = run(record(message(length=len(HTML) + missing)))
+    assert page(cut).body == HTML
 
 
 @pytest.mark.parametrize("last", [False, True])

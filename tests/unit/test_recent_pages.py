@@ -66,7 +66,7 @@ def test_a_dry_run_sees_deletes_in_the_lower_store(store: docstore.DocumentStore
 
 def rows_read(store: docstore.DocumentStore, work: Callable[[], object]) -> set[bytes]:
     """Rows of which a piece of work reads cells one row at a time."""
-    engine = store.opened.engine
+    engine = store.backend.engine
     with ExitStack() as stack:
         reads = [
             stack.enter_context(mock.patch.object(engine, name, wraps=getattr(engine, name)))

@@ -38,7 +38,7 @@ def put(store: DocumentStore, url: str, body: bytes, at: int = 1, status: int = 
 
 def pairs_of(store: DocumentStore, **options: object) -> list[tuple[str, int, str, int, float]]:
     """The pairs file, read."""
-    path = store.opened.path.parent / "pairs.tsv"
+    path = store.backend.path.parent / "pairs.tsv"
     sweep(store, SweepOptions(pairs=path, threads=2, **options))  # type: ignore[arg-type]
     found = []
     for line in path.read_text(encoding="utf-8").splitlines():

@@ -48,12 +48,12 @@ def text_of(store: DocumentStore, url: str) -> str:
 def text_record(store: DocumentStore, url: str) -> Record:
     ref = parse_cell_value(stored_value(store, url, MAIN)).ref
     assert ref is not None
-    return store.opened.bodies.read(ref)
+    return store.backend.bodies.read(ref)
 
 
 def assert_reads(store: DocumentStore, urls: Sequence[str], texts: Sequence[str]) -> None:
     assert [text_of(store, url) for url in urls] == list(texts)
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def deltas(store: DocumentStore, urls: Sequence[str] = URLS) -> list[bool]:
@@ -69,7 +69,7 @@ def test_text_is_a_delta_against_the_text_of_its_relative(store: DocumentStore, 
     texts = put(store)
     assert deltas(store) == [False, True, True]
     assert {text_record(store, url).related for url in URLS[1:]} == {text_name(store, URLS[0])}
-    assert store.opened.base_rows.cell_value(text_name(store, URLS[0])) == stored_value(store, URLS[0], MAIN)
+    assert store.backend.base_rows.cell_value(text_name(store, URLS[0])) == stored_value(store, URLS[0], MAIN)
     for _ in range(2):
         store.compact(level=level)
         assert sum(deltas(store)) == 2, "one deep: two are deltas, one is not"
@@ -146,7 +146,7 @@ def test_bytes_that_come_again_with_another_charset_have_a_base_of_their_own(sto
 
 def test_group_that_fails_leaves_no_base_behind(store: DocumentStore) -> None:
     texts = put(store, [FIRST])
-    engine = store.opened.engine
+    engine = store.backend.engine
     real = engine.mutate_rows
 
     def fail(rows: object, durability: object) -> None:
@@ -169,7 +169,7 @@ def test_place_of_a_base_is_looked_up_again_once_it_was_freed(store: DocumentSto
     for url in URLS[1:]:
         store.delete(url)
     store.compact()
-    assert store.opened.base_rows.cell_value(value_name(FIRST)) is None
+    assert store.backend.base_rows.cell_value(value_name(FIRST)) is None
     change_capture(store, URLS[0], {MAIN: " ".join(changed(words(5, 600), 9, 300)).encode()})
     store.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0)
     fresh = text_of(store, URLS[1])
@@ -181,7 +181,7 @@ def test_dry_run_makes_deltas_against_texts_of_the_store_and_leaves_none(store: 
     with store.dry_run() as trial:
         trial.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0)
         assert set(text_of(trial, URLS[1]).split()) == set(changed(words(5, 600), 1, 12))
-    assert list(store.opened.base_rows.scan()) == []
+    assert list(store.backend.base_rows.scan()) == []
 
 
 def test_restored_backup_reads_deltas_of_texts(store: DocumentStore, tmp_path: Path) -> None:
@@ -197,16 +197,16 @@ def test_restored_backup_reads_deltas_of_texts(store: DocumentStore, tmp_path: P
 def test_check_lists_a_row_that_names_another_value(store: DocumentStore) -> None:
     put(store)
     wrong = base_row(bytes(16), stored_value(store, URLS[0], MAIN))
-    store.opened.engine.mutate_rows([wrong], Durability.NONE)
-    (finding,) = check(store.opened)
+    store.backend.engine.mutate_rows([wrong], Durability.NONE)
+    (finding,) = check(store.backend)
     assert "another value than its row names" in finding.what
 
 
 def test_a_delta_whose_base_has_no_row_says_which_table_lacks_it(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True) as store:
         put(store)
-        bases = store.opened.base_rows
-        store.opened.engine.mutate_rows([freed_row(name) for name, _ in bases.scan()], Durability.SYNC)
+        bases = store.backend.base_rows
+        store.backend.engine.mutate_rows([freed_row(name) for name, _ in bases.scan()], Durability.SYNC)
     with docstore.open(tmp_path / "s") as store, pytest.raises(docstore.CorruptionError) as caught:
         assert [store.get(url).newest.body for url in URLS]  # type: ignore[union-attr]
     assert caught.value.path == "engine/, table bodies"

@@ -246,9 +246,9 @@ class Relatives:
         level: how hard the compaction tries.
     """
 
-    def __init__(self, tablet: Tablet, opened: LocalBackend, table: Table, level: Level, cache_bytes: int) -> None:
+    def __init__(self, tablet: Tablet, backend: LocalBackend, table: Table, level: Level, cache_bytes: int) -> None:
         self._tablet = tablet
-        self._values, self._base_rows = opened.values, opened.base_rows
+        self._values, self._base_rows = backend.values, backend.base_rows
         self._table = table
         self.level = level
         self._by_old_value: dict[bytes, Base] = {}

@@ -26,11 +26,9 @@ from docstore.model.capture import (
     BODY,
     CANONICAL_PAGE,
     MAIN,
-    VERDICT,
     Column,
     PagePointer,
     decode_cluster_place,
-    decode_verdict,
 )
 from docstore.model.errors import CorruptionError, StorageError
 from docstore.model.format import (
@@ -48,7 +46,7 @@ from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import Plan, ScannedRow, all_cells, delete_of
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import PAGES, Table
-from docstore.storage.unreadable import Place
+from docstore.storage.unreadable import Place, read_verdict
 from docstore.storage.values import (
     INLINE_TAG,
     REF_TAG,
@@ -110,7 +108,7 @@ class Relocator:
         mover: of its values.
 
     Args:
-        opened, table, committer: of the store.
+        backend, table, committer: of the store.
         tablet, mover: see above.
         old: segments to empty.
         on_bytes: called with the bytes of old records.
@@ -119,7 +117,7 @@ class Relocator:
 
     def __init__(
         self,
-        opened: LocalBackend,
+        backend: LocalBackend,
         table: Table,
         committer: LocalCommitter,
         tablet: Tablet,
@@ -129,7 +127,7 @@ class Relocator:
         on_bytes: Callable[[int], None],
         stop: Event,
     ) -> None:
-        self._engine, self._base_rows = opened.engine, opened.base_rows
+        self._engine, self._base_rows = backend.engine, backend.base_rows
         self._table = table
         self._committer = committer
         self.tablet = tablet
@@ -389,7 +387,7 @@ class ValueMover:
         counts: of the moves, for the report of the run.
 
     Args:
-        opened, table: of the store.
+        backend, table: of the store.
         tablet: the row range.
         dictionaries: for its values.
         level: how hard to try.
@@ -402,7 +400,7 @@ class ValueMover:
 
     def __init__(
         self,
-        opened: LocalBackend,
+        backend: LocalBackend,
         table: Table,
         tablet: Tablet,
         dictionaries: TabletDictionaries,
@@ -415,7 +413,7 @@ class ValueMover:
         cache_bytes: int,
     ) -> None:
         self.counts = CompactionReport("")
-        self._opened, self._values, self._base_rows = opened, opened.values, opened.base_rows
+        self._backend, self._values, self._base_rows = backend, backend.values, backend.base_rows
         self._table = table
         self._tablet = tablet
         self._dictionaries = dictionaries
@@ -443,7 +441,7 @@ class ValueMover:
 
     def begin_pass(self) -> None:
         """Begin a pass over the tablet."""
-        self._relatives = Relatives(self._tablet, self._opened, self._table, self._level, self._cache_bytes)
+        self._relatives = Relatives(self._tablet, self._backend, self._table, self._level, self._cache_bytes)
 
     def begin_row(self, canonical: dict[int, bytes]) -> None:
         """Begin a row.
@@ -567,7 +565,8 @@ class ValueMover:
         if record.codec == CODEC_ZSTD_DELTA:
             return self._relatives.is_usable(record.related)
         if record.codec == CODEC_ZSTD_DICTIONARY:
-            return record.related == self._dictionaries.checksum(row_key, (record.family, record.qualifier))
+            chosen = self._dictionaries.choose(row_key, (record.family, record.qualifier))
+            return chosen is not None and record.related == chosen.checksum  # else it cannot be read, and is no copy
         return self._is_after_body(body) and self._is_delta_of_last_body(old, record)
 
     def _copy(self, column: Column, old: bytes, record: Record) -> Move:
@@ -684,12 +683,8 @@ class ValueMover:
             canonical = decode_cluster_place(cell_value[1:])
             if canonical.row_key != body.pointer.row_key:
                 return PagePointer(canonical.timestamp, canonical.row_key)
-        stored = body.columns.get(VERDICT, b"")
-        if stored[:1] == INLINE_TAG:
-            verdict = decode_verdict(stored[1:])
-            if verdict.of_row_key:
-                return PagePointer(verdict.of_timestamp, verdict.of_row_key)
-        return None
+        verdict = read_verdict(self._values, body.pointer.row_key, body.pointer.timestamp, body.columns)
+        return None if verdict is None else verdict.of
 
     def _is_after_body(self, body: Move | None) -> bool:
         """Whether the record that was written last is this body, and whole."""
