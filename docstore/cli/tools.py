@@ -227,7 +227,7 @@ def _print_fingerprint(found: dict[str, Any], lesson: lessons.Lesson, limit: int
 
     read = bytes.fromhex(found["bytes"])
     sums = [(f"{byte:02X}", str(a), str(b)) for byte, (a, b) in zip(read, found["adler_sums"][1:], strict=True)]
-    tables: tuple[tuple[str, list[tuple[str, ...]], tuple[str, ...]], ...] = (
+    tables: tuple[tuple[str, Sequence[tuple[str, ...]], tuple[str, ...]], ...] = (
         (
             "words",
             [(row["word"], str(row["weight"]), row["hash"]) for row in found["words"]],
