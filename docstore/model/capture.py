@@ -181,6 +181,21 @@ def encode_verdict(verdict: StoredVerdict) -> bytes:
     return bytes(_PACKER.pack((*fields, _PREVIOUS_NUMBERS[previous], own, _STORED_NUMBERS[stored])))
 
 
+def _check_types(fields: Sequence[object], kinds: Sequence[type | tuple[type, ...]]) -> None:
+    """Refuse fields of a message that have other types, and negative whole numbers.
+
+    Raises:
+        ValueError: a field is damaged.
+    """
+    for field, kind in zip(fields, kinds, strict=True):
+        if not isinstance(field, kind) or (isinstance(field, int) and field < 0):
+            raise ValueError(f"the field {field!r:.40} has a wrong type")
+
+
+_VERDICT_TYPES = (int, bytes, int, (int, float), str, bytes, int, int, int, (int, float), int)
+_PLACE_TYPES = (bytes, int, (int, float))
+
+
 def decode_verdict(value: bytes) -> StoredVerdict:
     """Decode `dedup:verdict`.
 
@@ -195,6 +210,7 @@ def decode_verdict(value: bytes) -> StoredVerdict:
                 f"dedup:verdict has the number {fields[0]}, this docstore knows 0 to {len(_KINDS) - 1}; open the store "
                 "with a newer docstore"
             )
+        _check_types(fields, _VERDICT_TYPES)
         fields[0], fields[8], fields[10] = _KINDS[fields[0]], _PREVIOUS[fields[8]], VERDICT_STORED[fields[10]]
         fields[3], fields[9] = float(fields[3]), float(fields[9])
         return StoredVerdict(*fields)
@@ -233,8 +249,9 @@ def decode_cluster_place(value: bytes) -> ClusterPlace:
         CorruptionError: not a place in a cluster.
     """
     try:
-        row_key, timestamp, similarity = msgpack.unpackb(value)
-        return ClusterPlace(bytes(row_key), int(timestamp), float(similarity))
+        row_key, timestamp, similarity = fields = msgpack.unpackb(value)
+        _check_types(fields, _PLACE_TYPES)
+        return ClusterPlace(row_key, timestamp, float(similarity))
     except (ValueError, TypeError) as error:
         raise CorruptionError(f"dedup:canonical does not decode: {error}") from error
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgpack
 import pytest
 from pages import changed, page, words
 from stores import change_capture, damage_value
@@ -20,11 +21,20 @@ from docstore.archives.export import JsonLinesExport, export
 from docstore.archives.ingest import ingest
 from docstore.archives.selection import Selection
 from docstore.cli.main import main
-from docstore.model.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
+from docstore.model.capture import (
+    BODY,
+    CANONICAL_PAGE,
+    MAIN,
+    TITLE,
+    VERDICT,
+    decode_cluster_place,
+    decode_verdict,
+    encode_verdict,
+)
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.plain import iso
-from docstore.model.types import Durability, Schema
+from docstore.model.types import Durability, RowMutations, Schema, SetCell
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
 from docstore.reports.survey import survey
@@ -355,6 +365,25 @@ def test_a_verdict_that_is_damaged_behind_its_first_fields_stops_no_run(
         report = sweep(store, SweepOptions(threads=1))
         assert (report.clusters, report.largest_cluster) == (1, 4)
         assert [finding.url for finding in report.unreadable] == [urls[2]]
+
+
+@pytest.mark.parametrize("field", [2**45, 2**63, -1, [1, 2], "text", None])
+def test_a_place_or_verdict_with_a_field_of_a_wrong_type_does_not_decode(field: object) -> None:
+    with pytest.raises(CorruptionError, match="dedup:canonical"):
+        decode_cluster_place(msgpack.packb([field, 1, 0.5]))
+    with pytest.raises(CorruptionError, match="dedup:verdict"):
+        decode_verdict(msgpack.packb([1, field, 0, 0, "", b"", 0, 0, 0, 0, 0]))
+
+
+def test_a_damaged_place_in_a_cluster_keeps_no_body_in_its_segment(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        store.put_page(B, page(words(6, 600)), headers=HTML, fetched_at=T0)
+        cell = SetCell(*CANONICAL_PAGE, T0, encode_inline(b"damaged"))
+        store.committer.commit(Plan([RowMutations("pages", row_key(B), [cell])]))
+        report = store.compact(full=True)
+        assert report.damaged_values == report.kept_segments == 0
+        assert [(one.url, one.column) for one in report.unreadable] == [(B, "dedup:canonical")]
 
 
 def test_an_export_omits_unreadable_values_and_names_them(tmp_path: Path) -> None:

@@ -678,14 +678,15 @@ class ValueMover:
 
     def _likely_relative(self, body: OldValue) -> PagePointer | None:
         """The canonical page of a capture's cluster by the last sweep, else the page that its verdict names."""
-        cell_value = self._canonical.get(body.pointer.timestamp, b"")
+        row_key, timestamp = body.pointer.row_key, body.pointer.timestamp
+        unreadable = self._values.unreadable
+        cell_value = self._canonical.get(timestamp, b"")
         if cell_value[:1] == INLINE_TAG:
-            canonical = decode_cluster_place(cell_value[1:])
-            if canonical.row_key != body.pointer.row_key:
+            place = Place(row_key, *CANONICAL_PAGE, timestamp)
+            canonical = unreadable.attempt(lambda: decode_cluster_place(cell_value[1:]), place)
+            if canonical is not None and canonical.row_key != row_key:
                 return PagePointer(canonical.timestamp, canonical.row_key)
-        verdict = self._values.unreadable.verdict(
-            self._values.fetch, body.pointer.row_key, body.pointer.timestamp, body.columns
-        )
+        verdict = unreadable.verdict(self._values.fetch, row_key, timestamp, body.columns)
         return None if verdict is None else verdict.of
 
     def _is_after_body(self, body: Move | None) -> bool:
