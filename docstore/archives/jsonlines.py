@@ -142,8 +142,10 @@ def _page(fields: Mapping[str, Any], url: str, modified: int | None) -> Page | N
 def _notes(fields: Mapping[str, Any]) -> tuple[tuple[str, bytes], ...]:
     """The notes of a page, by name: those of an export, its language, and the fields that are not read otherwise."""
     given = fields.get("notes")
-    exported = isinstance(given, dict) and all(isinstance(note, dict) for note in given.values())
-    notes = {_utf8(name).decode(): note for name, note in given.items() if name} if exported else {}
+    notes: dict[str, Any] = {}
+    exported = False
+    if isinstance(given, dict) and all(isinstance(note, dict) for note in given.values()):
+        exported, notes = True, {_utf8(name).decode(): note for name, note in given.items() if name}
     has_body = isinstance(fields.get("body_base64"), str) or isinstance(fields.get("html"), str)
     if not (exported and (has_body or fields.get("status") == NOT_MODIFIED)):
         notes = language_note(_string(fields, _LANGUAGES), fields.get("language_score")) | notes

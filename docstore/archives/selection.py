@@ -1,6 +1,8 @@
 """Which captures of a store are exported, and reading them.
 
-Rows come in row-key order, the captures of a row oldest first, so that a body precedes the visits that confirm it.
+A `Selection` says which: by row keys, times, verdicts, languages, notes and columns.  Rows come in row-key order, and
+the captures of a row oldest first, so that a body precedes the visits that confirm it.  Writers of formats take what
+`captures` yields; this file knows no format.
 """
 
 from __future__ import annotations

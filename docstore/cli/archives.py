@@ -1,4 +1,8 @@
-"""Ingest pages from archives, and export them."""
+"""The commands `ingest`, `export` and `subtract`, which read pages from archives and write them to archives.
+
+They read the arguments, call `docstore.archives`, and print its reports.  Records that could not be read
+are printed with their places, and change the exit code; they end no run.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 import zstandard
 
@@ -30,7 +34,7 @@ from docstore.archives.shards import Shards
 from docstore.archives.subtract import BESIDE_MICROS, SET_A, SET_B, only_in_b
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
-from docstore.cli import answers, output
+from docstore.cli import output, render
 from docstore.cli.opening import open_in
 from docstore.cli.store_commands import PARQUET
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
@@ -162,7 +166,7 @@ def _print_errors(report: IngestReport) -> None:
         more = f" and {count - SHOWN_FILES} more (--json lists them with reasons)" if count > SHOWN_FILES else ""
         files = "1 file that is no archive" if count == 1 else f"{count} files that are no archives"
         output.note(f"passed over {files}: {names}{more}")
-    answers.note_unreadable(report.unreadable)
+    render.note_unreadable(report.unreadable)
     if report.unresolved:
         revisits = "revisit" if report.unresolved == 1 else "revisits"
         output.note(
@@ -186,7 +190,7 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
         lines += [
             (
                 f"verdict {kind}",
-                output.Styled(output.share(count, report.pages), answers.KIND_COLOURS[VerdictKind(kind)]),
+                output.Styled(output.share(count, report.pages), render.KIND_COLOURS[VerdictKind(kind)]),
             )
             for kind, count in report.verdicts.items()
         ]
@@ -307,7 +311,7 @@ def run_export(args: argparse.Namespace) -> int:
         files = f" in {len(shards.shards)} files" if in_shards else ""
         bodies = f", {output.size(report.body_bytes)} of bodies," if report.body_bytes else ""
         output.line(f"wrote {report.captures} {pages}{bodies}{files} to {target}{which}")
-    answers.note_unreadable(report.unreadable)
+    render.note_unreadable(report.unreadable)
     if is_partial:
         return EXIT_RECORDS_SKIPPED
     if not report.captures:
@@ -342,7 +346,7 @@ def _write(
     with ExitStack() as packed:
         if args.format in ("jsonl", "trecweb") and args.output.endswith(".gz"):
             # Without a name and a time in its head, the same pages give the same file.
-            stream = packed.enter_context(gzip.GzipFile("", "wb", 6, stream, mtime=0))
+            stream = cast(BinaryIO, packed.enter_context(gzip.GzipFile("", "wb", 6, stream, mtime=0)))
         elif args.format in ("jsonl", "trecweb") and args.output.endswith(".zst"):
             stream = packed.enter_context(zstandard.ZstdCompressor().stream_writer(stream, closefd=False))
         writer = WRITERS[args.format](stream, args.body)
@@ -409,7 +413,7 @@ def run_subtract(args: argparse.Namespace) -> int:
         output.line(f"wrote {read['kept']} of {read['b']} captures of {args.b} that are not in {args.a}")
     for partial in reports:
         _print_errors(partial)
-    answers.note_unreadable(report.unreadable)
+    render.note_unreadable(report.unreadable)
     if report.unreadable or any(partial.is_partial for partial in reports):
         return EXIT_RECORDS_SKIPPED
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND

@@ -13,6 +13,7 @@ them.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 import os
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -185,7 +186,27 @@ def _by_lsh(judged: Judged, index: Any, sketch: Callable[[NDArray[np.uint64]], A
 
 
 def by_datatrove(judged: Judged) -> Found:
-    """The first three stages of datatrove's MinHash pipeline: signatures, buckets, clusters."""
+    """The first three stages of datatrove's MinHash pipeline, given our shingles."""
+    importlib.import_module("datatrove.pipeline.dedup.minhash")
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.process_time()
+        numbers = map(str, range(len(judged.sets)))
+        label = datatrove_labels(numbers, Path(folder), lambda number: judged.sets[int(number)].reshape(-1, 1))
+        return judged.clusters(label), time.process_time() - began
+
+
+def datatrove_labels(
+    texts: Iterable[str], folder: Path, shingles: Callable[[str], NDArray[np.uint64]] | None = None
+) -> Numbers:
+    """Signatures, buckets and clusters of datatrove's MinHash pipeline.
+
+    Args:
+        texts: to compare.
+        folder: for its files.
+        shingles: of a text, (n, 1); None for those that datatrove makes.
+    Returns:
+        (texts,) the first text of the cluster of each.
+    """
     from datatrove.data import Document
     from datatrove.pipeline.dedup.minhash import (
         MinhashConfig,
@@ -195,30 +216,26 @@ def by_datatrove(judged: Judged) -> Found:
     )
     from datatrove.utils.logging import logger
 
-    class Given(MinhashDedupSignature):  # type: ignore[misc]  # untyped
-        """Takes our shingles in place of its own."""
-
-        def get_shingles(self, text: str) -> NDArray[np.uint64]:
-            return judged.sets[int(text)].reshape(-1, 1)
-
     logger.remove()
-    config = MinhashConfig()
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.process_time()
-        documents = (Document(text=str(number), id=str(number)) for number in range(len(judged.sets)))
-        Given(f"{folder}/signatures", config).run(documents)
-        for rank in range(config.num_buckets):
-            stage = MinhashDedupBuckets(
-                f"{folder}/signatures", f"{folder}/buckets", config=config, lines_to_buffer=1000
-            )
-            stage.run(rank=rank, world_size=config.num_buckets)
-        MinhashDedupCluster(f"{folder}/buckets", f"{folder}/clusters", config, save_cluster_id=True).run()
-        seconds = time.process_time() - began
-        raw = (Path(folder) / "clusters" / "000000.clusters").read_bytes()
-    label = np.arange(len(judged.sets)) + len(judged.sets)
-    for number, cluster in struct.iter_unpack("<2I", raw):
+    config, count = MinhashConfig(), 0
+
+    def documents() -> Iterator[Any]:
+        nonlocal count
+        for count, text in enumerate(texts, 1):
+            yield Document(text=text, id=str(count))
+
+    signature = MinhashDedupSignature(f"{folder}/signatures", config)
+    if shingles is not None:
+        signature.get_shingles = shingles
+    signature.run(documents())
+    for rank in range(config.num_buckets):
+        stage = MinhashDedupBuckets(f"{folder}/signatures", f"{folder}/buckets", config=config, lines_to_buffer=1000)
+        stage.run(rank=rank, world_size=config.num_buckets)
+    MinhashDedupCluster(f"{folder}/buckets", f"{folder}/clusters", config, save_cluster_id=True).run()
+    label = np.arange(count) + count
+    for number, cluster in struct.iter_unpack("<2I", (folder / "clusters" / "000000.clusters").read_bytes()):
         label[number] = cluster
-    return judged.clusters(_first_of(label)), seconds
+    return _first_of(label)
 
 
 def by_text_dedup(judged: Judged) -> Found:

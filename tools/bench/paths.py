@@ -247,7 +247,7 @@ REST = "the rest: grouping, policies, pages in flight"
 STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("kernel: text and fingerprints of the body", ((Kernel, "analyse_many"),)),
     ("row key, timestamp, what is known of the row", ((Preparer, "prepare"),)),
-    ("its own row", ((View, "record"), (View, "newest_before"), (Detector, "similarity"))),
+    ("its own row", ((View, "record"), (View, "newest_before"), (Detector, "shares"))),
     (
         "look-up: bands and fingerprints -> texts -> pages",
         ((HashIndex, "prepare"), (HashIndex, "propose"), (HashIndex, "_first")),
@@ -261,18 +261,18 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
             (View, "body"),
         ),
     ),
-    ("verify: exact comparison and the verdict", ((Detector, "judge"),)),
+    ("verify: exact comparison and the verdict", ((Detector, "compare"),)),
     (
         "bases: rows and bodies of relatives",
         (
-            (Bases, "at"),
+            (Bases, "base_for"),
             (Bases, "new_rows"),
             (BaseRows, "cell_value"),
         ),
     ),
     (
         "dictionaries: sampling and choosing",
-        ((SiteDictionaries, "choose"), (SiteDictionaries, "sample"), (SiteDictionaries, "judge")),
+        ((SiteDictionaries, "choose"), (SiteDictionaries, "sample"), (SiteDictionaries, "note_gain")),
     ),
     (
         "zstd of bodies, deltas and texts",
