@@ -321,8 +321,9 @@ def _chosen(names: Sequence[str] | None) -> tuple[Column, ...]:
     if names is None:
         return FULL
     known = {column.name: column for column in (*FULL, MARKDOWN)}
-    if isinstance(names, str) or not names or not set(names) <= known.keys():
-        raise InvalidArgument(f"columns must be a list of names, of {', '.join(known)}, not {names!r:.200}")
+    unknown = names if isinstance(names, str) else ", ".join(str(name) for name in names if name not in known)
+    if unknown or not names:
+        raise InvalidArgument(f"no column {unknown:.200}; columns must be a list of names, of {', '.join(known)}")
     return tuple(known[name] for name in names)
 
 

@@ -213,7 +213,7 @@ def http_length(block: bytes) -> int | None:
 def check_length(body: bytes, limit_bytes: int) -> None:
     """Refuse a body that is longer than the limit."""
     if len(body) > limit_bytes:
-        raise Refused(f"body of {len(body)} bytes, more than the limit of {limit_bytes}")
+        raise Refused(f"body of {len(body)} bytes, more than the limit of {limit_bytes} (max_body_bytes)")
 
 
 def _dechunk(body: bytes, truncated: bool, *, unchunked: bool) -> tuple[bytes, bool] | None:
@@ -260,7 +260,7 @@ def _dechunk(body: bytes, truncated: bool, *, unchunked: bool) -> tuple[bytes, b
 def _append(output: io.BytesIO, piece: bytes, limit_bytes: int) -> None:
     """Add decoded bytes within the limit; one buffer, so that they are in memory once."""
     if output.tell() + len(piece) > limit_bytes:
-        raise Refused(f"body unpacks to more than the limit of {limit_bytes} bytes")
+        raise Refused(f"body unpacks to more than the limit of {limit_bytes} bytes (max_body_bytes)")
     output.write(piece)
 
 

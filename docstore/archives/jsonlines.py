@@ -62,7 +62,10 @@ def read_json_lines(source: Source, options: ReadOptions = ReadOptions()) -> Ite
         line = source.take_through(_LINE_END, line_limit_bytes)
         if line is None and source.available() >= line_limit_bytes:
             source.skip_to_start(_LINE_START)
-            yield DamagedEntry(offset, f"line {number} is longer than {line_limit_bytes} bytes")
+            yield DamagedEntry(
+                offset,
+                f"line {number} is longer than {line_limit_bytes} bytes, twice the limit of a body (max_body_bytes)",
+            )
             continue
         if line is None:
             line = source.take(line_limit_bytes)
@@ -91,10 +94,8 @@ def _entry(line: bytes, number: int, offset: int, modified: int | None, options:
     if page is None:
         return SkippedEntry("no_body", offset)
     if len(page.body) > options.body_limit_bytes:
-        reason = (
-            f"line {number} has a body of {len(page.body)} bytes, more than the limit of {options.body_limit_bytes}"
-        )
-        return DamagedEntry(offset, reason, url)
+        size = f"{len(page.body)} bytes, more than the limit of {options.body_limit_bytes} (max_body_bytes)"
+        return DamagedEntry(offset, f"line {number} has a body of {size}", url)
     return PageEntry(page, "response", offset, notes=notes)
 
 
@@ -141,8 +142,10 @@ def _page(fields: Mapping[str, Any], url: str, modified: int | None) -> Page | N
 def _notes(fields: Mapping[str, Any]) -> tuple[tuple[str, bytes], ...]:
     """The notes of a page, by name: those of an export, its language, and the fields that are not read otherwise."""
     given = fields.get("notes")
-    exported = isinstance(given, dict) and all(isinstance(note, dict) for note in given.values())
-    notes = {_utf8(name).decode(): note for name, note in given.items() if name} if exported else {}
+    notes: dict[str, Any] = {}
+    exported = False
+    if isinstance(given, dict) and all(isinstance(note, dict) for note in given.values()):
+        exported, notes = True, {_utf8(name).decode(): note for name, note in given.items() if name}
     has_body = isinstance(fields.get("body_base64"), str) or isinstance(fields.get("html"), str)
     if not (exported and (has_body or fields.get("status") == NOT_MODIFIED)):
         notes = language_note(_string(fields, _LANGUAGES), fields.get("language_score")) | notes

@@ -84,7 +84,8 @@ def found(name: str) -> list[str]:
     if not names:
         what = "file matches" if has_magic(name) else "file or folder"
         raise InvalidArgument(
-            f"no {what} {name}; name WARC, ARC, TREC Web, WACZ, Parquet or JSON Lines files, or a folder"
+            f"no {what} {name}; name WARC, ARC, TREC Web, WACZ, Parquet or JSON Lines files, a folder, or a "
+            "URL of http, https, s3, gs or az"
         )
     return names
 

@@ -104,7 +104,7 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
             yield DamagedEntry(
                 group.offset(0),
                 f"rows {row} to {end - 1}, in row group {number}, have bodies of more than the limit of "
-                f"{body_limit_bytes} bytes on average",
+                f"{body_limit_bytes} bytes on average (max_body_bytes)",
             )
             row = end
             continue
@@ -299,7 +299,9 @@ class _Rows:
         if body is None:
             return SkippedEntry("no_body", offset)
         if len(body) > body_limit_bytes:
-            reason = f"row {row} has a body of {len(body)} bytes, more than the limit of {body_limit_bytes}"
+            reason = (
+                f"row {row} has a body of {len(body)} bytes, more than the limit of {body_limit_bytes} (max_body_bytes)"
+            )
             return DamagedEntry(offset, reason, url)
         page = Page(
             self._string("fetched_url", index) or url,

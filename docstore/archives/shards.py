@@ -102,7 +102,7 @@ class Shards:
                 unreadable.update(dict.fromkeys(self._write_next(selection, keep, write).unreadable))
                 if not self.shards:
                     break  # nothing matches
-                if not self.is_complete and len(self.shards) % max(1, len(self.shards) // 100) == 0:
+                if len(self.shards) % max(1, len(self.shards) // 100) == 0:
                     self._save()
         finally:
             if self.shards:

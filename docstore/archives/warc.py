@@ -454,8 +454,8 @@ class RecordReader:
             source.discard()
             passed += step
         reason = (
-            f"record of {header.length} bytes, more than the limit of {self._body_limit_bytes} for a body and "
-            f"{HEADER_LIMIT_BYTES} for its header{bomb}"
+            f"record of {header.length} bytes, more than the limit of {self._body_limit_bytes} for a body "
+            f"(max_body_bytes) and {HEADER_LIMIT_BYTES} for its header{bomb}"
         )
         return SkippedEntry(header.skipped, offset) if header.skipped else DamagedEntry(offset, reason)
 

@@ -14,7 +14,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 import zstandard
 
@@ -156,7 +156,7 @@ def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
 def _print_errors(report: IngestReport) -> None:
     for error in report.errors[:SHOWN_ERRORS]:
         url = f" ({output.shown_url(error.url)})" if error.url else ""
-        reason = output.with_options(error.reason, ("any_time",))
+        reason = output.with_options(error.reason, ("any_time", "max_body_bytes"))
         output.note(f"{error.file} at offset {error.offset}: {reason}{url}")
     if report.error_count > SHOWN_ERRORS:
         output.note(f"{report.error_count - SHOWN_ERRORS} more; --json lists them")
@@ -346,7 +346,7 @@ def _write(
     with ExitStack() as packed:
         if args.format in ("jsonl", "trecweb") and args.output.endswith(".gz"):
             # Without a name and a time in its head, the same pages give the same file.
-            stream = packed.enter_context(gzip.GzipFile("", "wb", 6, stream, mtime=0))
+            stream = cast(BinaryIO, packed.enter_context(gzip.GzipFile("", "wb", 6, stream, mtime=0)))
         elif args.format in ("jsonl", "trecweb") and args.output.endswith(".zst"):
             stream = packed.enter_context(zstandard.ZstdCompressor().stream_writer(stream, closefd=False))
         writer = WRITERS[args.format](stream, args.body)

@@ -10,8 +10,8 @@ copies of an earlier record, precision the share of true copies among those that
 
 The records are JSON lines in FOLDER, which each program reads for itself, in a process of its own on one core.  Time is
 processor time from the first line to the last answer, memory the most that the process had of its own and in all.
-docstore writes the texts, compressed, into a store; the others keep what they compare.  datatrove cuts words as it is
-shipped for English, and once at blanks, which costs it least.  The extra `bench-peers` has what is compared.
+docstore writes the texts, compressed, into a store, with its usual memory and with the least; the others keep what they
+compare.  datatrove cuts words as it is shipped for English, and once at blanks, which costs it least.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ def read(path: Path) -> Iterator[dict[str, str]]:
 # --- programs: the records, and a folder -> the numbers of those that are called copies of an earlier one
 
 
-def by_docstore(path: Path, folder: Path) -> set[int]:
+def by_docstore(path: Path, folder: Path, *, memory: str | None = None) -> set[int]:
     """put_pages, texts alone; every record gets its verdict when it is written."""
     pages = (
         Page(each["url"], each["text"].encode(), headers=PLAIN_TEXT, fetched_at=scale.START) for each in read(path)
     )
-    with open_store(folder / "store", create=True, durability="flush") as store:
+    with open_store(folder / "store", create=True, durability="flush", memory=memory) as store:
         results = enumerate(store.put_pages(pages, threads=1, keep_body=False))
         return {number for number, result in results if result.verdict.kind in DUPLICATE}
 
@@ -140,6 +140,7 @@ def by_datatrove(path: Path, folder: Path, *, at_blanks: bool = False) -> set[in
 Program = Callable[[Path, Path], set[int]]
 PROGRAMS: dict[str, tuple[str, Program]] = {
     "docstore": ("docstore.store", by_docstore),
+    "docstore-96MB": ("docstore.store", partial(by_docstore, memory="96MB")),
     "rensa": ("rensa", by_rensa),
     "datatrove": ("datatrove.pipeline.dedup.minhash", by_datatrove),
     "datatrove-blanks": ("datatrove.pipeline.dedup.minhash", partial(by_datatrove, at_blanks=True)),
