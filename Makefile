@@ -44,8 +44,8 @@ test-all: $(STAMP) native-test  ## set up, run every test, the slow ones too
 crash-states: $(STAMP)  ## what a crash may leave, of every protocol on disk: 10,000 states, 20 minutes (SEED=0)
 	$(BIN)/python -m tests.crash.states --states 10000 --seed $(or $(SEED),0)
 
-soak: $(STAMP)  ## kills, stops, full disks and upkeep against ledgers outside the store (MINUTES=30 SEED=0)
-	$(BIN)/python -m tests.crash.soak --minutes $(or $(MINUTES),30) --seed $(or $(SEED),0)
+soak: $(STAMP)  ## kills, stops, full disks and upkeep against ledgers outside the store (MINUTES=30 SEED=0; KEEP=folder to go on with)
+	$(BIN)/python -m tests.crash.soak --minutes $(or $(MINUTES),30) --seed $(or $(SEED),0) $(if $(KEEP),--keep $(KEEP))
 
 bit-rot: $(STAMP)  ## flipped bytes, cut and removed files: right answers, or errors that say where (FLIPS=1000000 SEED=0)
 	$(BIN)/python -m tests.crash.rot --flips $(or $(FLIPS),1000000) --seed $(or $(SEED),0)

@@ -1,20 +1,27 @@
-"""From the address of a store to its backend.
+"""From the address of a store to its backend: the only place that knows which backends there are.
 
-An address is the path of a directory, or a URL with the scheme of another backend.  A backend is imported at first use.
+An address is the path of a directory, or a URL with the scheme of another backend.  What opens what:
+
+    docstore.open(address)    store.py: checks its arguments, and makes a `DocumentStore` over the backend
+    open_backend(address)     here: asks the location of the address for its backend
+    Location.open()           `StoreDirectory` in tablets/layout.py, `HBaseLocation` in cluster/backend.py
+    DocumentStore.dry_run()   a `DocumentStore` over `Backend.overlay`
+    open_or_attach(address)   attach.py: a store that is opened here, or the client of the server that holds it
+
+A backend is imported at first use.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Schema
 
 if TYPE_CHECKING:  # keeps a cold read fast
-    from docstore.storage.files import Holder
-    from docstore.storage.port import Backend
+    from docstore.storage.port import Backend, Location
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -33,8 +40,7 @@ def open_backend(
     Raises:
         InvalidArgument: there is no such backend.
     """
-    backend: Backend = _layout(address).open(create=create, schema=schema, read_only=read_only, memory=memory)
-    return backend
+    return _location(address).open(create=create, schema=schema, read_only=read_only, memory=memory)
 
 
 def names_server(address: str | Path) -> bool:
@@ -48,16 +54,12 @@ def names_directory(address: str | Path) -> bool:
 
 
 def server_of(address: str | Path) -> str:
-    """Address of the server that has a store open, from its lock file; "" for none.
-
-    Only valid while the store is locked: an ended process may have left its address there.
+    """The address of the server that has a store open; "" for none.  See `Location.server`.
 
     Raises:
         InvalidArgument: there is no such backend.
     """
-    layout = _layout(address)
-    holder: Holder | None = layout.holder() if hasattr(layout, "holder") else None  # HBase has no lock
-    return "" if holder is None else holder.server
+    return _location(address).server()
 
 
 def store_exists(address: str | Path) -> bool:
@@ -66,20 +68,20 @@ def store_exists(address: str | Path) -> bool:
     Raises:
         InvalidArgument: there is no such backend.
     """
-    return bool(_layout(address).exists())
+    return _location(address).exists()
 
 
-def _layout(address: str | Path) -> Any:
+def _location(address: str | Path) -> Location:
     matched = _SCHEME.match(str(address))
     scheme = matched[1].lower() if matched else ""
     if not scheme and not names_server(address):
-        from docstore.tablets.layout import Layout
+        from docstore.tablets.layout import StoreDirectory
 
-        return Layout(address, check_schema=_check_schema)
+        return StoreDirectory(address, check_schema=_check_schema)
     if scheme == "hbase":
-        from docstore.cluster import backend
+        from docstore.cluster.backend import HBaseLocation
 
-        return backend.Layout(address, check_schema=_check_schema)
+        return HBaseLocation(address, check_schema=_check_schema)
     if names_server(address):
         raise InvalidArgument(f"{address} is a server, not a store; ask it with docstore.connect({str(address)!r})")
     raise InvalidArgument(

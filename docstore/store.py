@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from docstore.backends import open_backend
 from docstore.model import keys
-from docstore.model.arguments import checked
-from docstore.model.capture import BODY
+from docstore.model.arguments import checked, checked_names
+from docstore.model.capture import BODY, PagePointer
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.model.pointers import PagePointer, checked_names
 from docstore.model.types import (
     Cell,
     Durability,
@@ -54,8 +53,8 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.reading.collapse import Orphan, Similar
     from docstore.reading.queries import IndexQueries
     from docstore.reading.snippet import Snippet
-    from docstore.search.answers import SearchOptions, SearchResults
     from docstore.search.index import SearchIndex
+    from docstore.search.results import SearchOptions, SearchResults
     from docstore.storage.port import Backend, Committer
     from docstore.storage.reports import BackupReport, CompactionReport
     from docstore.storage.writes import Prepared
@@ -112,29 +111,29 @@ class DocumentStore:
     Attributes:
         schema: what the store declares.
         cells: general cells: apply, scan, check_and_mutate, read_modify_write.
-        opened: the backend (`storage.port.Backend`), for `docstore.reports.check` and for tools.
+        backend: the backend (`storage.port.Backend`), for `docstore.reports.check` and for tools.
         clusters: which cluster of the last sweep a page belongs to.
         unreadable: values that could not be read since the store was opened.
         lost: captures dropped because their bytes were missing (none at durability `sync`), and commits whose rows are
             missing, until they are acknowledged.
     """
 
-    def __init__(self, opened: Backend, durability: Durability, *, clock: Callable[[], int] = now_micros) -> None:
-        self.opened = opened
+    def __init__(self, backend: Backend, durability: Durability, *, clock: Callable[[], int] = now_micros) -> None:
+        self.backend = backend
         self._clock = clock
         self._closed = False
         self._process = os.getpid()
         self._writes: WriteSide | None = None
         self._queries: IndexQueries | None = None
         self._indexes: dict[Path, SearchIndex] = {}
-        self.schema = opened.schema
-        self.lost = opened.lost
-        self.unreadable = opened.values.unreadable
-        self._table = pages_table(opened.engine, opened.schema, clock, opened.values.same_value)
-        self._committer = opened.committer(durability)
-        self.clusters = ClusterLookup(self._table, opened.values.fetch)
-        self._reader = DocumentReader(self._table, opened.values)
-        self.cells = CellStore(self._table, opened.values, self._committer, clock)
+        self.schema = backend.schema
+        self.lost = backend.lost
+        self.unreadable = backend.values.unreadable
+        self._table = pages_table(backend.engine, backend.schema, clock, backend.values.same_value)
+        self._committer = backend.committer(durability)
+        self.clusters = ClusterLookup(self._table, backend.values.fetch)
+        self._reader = DocumentReader(self._table, backend.values)
+        self.cells = CellStore(self._table, backend.values, self._committer, clock)
 
     def __enter__(self) -> Self:
         return self
@@ -143,7 +142,7 @@ class DocumentStore:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<DocumentStore at {self.opened.path}{' (closed)' if self._closed else ''}>"
+        return f"<DocumentStore at {self.backend.path}{' (closed)' if self._closed else ''}>"
 
     def dry_run(self) -> DocumentStore:
         """A dry run: a store over this one that gives every verdict; its writes are dropped when it is closed.
@@ -152,7 +151,7 @@ class DocumentStore:
         """
         self._check_open()
         self._write_side()  # opens the index: the overlay opens its own index over it
-        return DocumentStore(self.opened.overlay(), Durability.NONE, clock=self._clock)
+        return DocumentStore(self.backend.overlay(), Durability.NONE, clock=self._clock)
 
     def close(self) -> None:
         """Finish writing and release the directory; a second call, or one in a forked child, does nothing."""
@@ -164,8 +163,8 @@ class DocumentStore:
                 self._writes.queue.close()
             with self._committer.lock:
                 if self._writes is not None:
-                    self.opened.make_reserve()  # the store may have grown
-                self.opened.close()
+                    self.backend.make_reserve()  # the store may have grown
+                self.backend.close()
 
     # --- writing pages
 
@@ -341,10 +340,10 @@ class DocumentStore:
     def acknowledge_lost(self) -> int:
         """Clear the lists of lost captures and commits, which are fetched again or not needed; -> entries they had."""
         self._check_open()
-        self.opened.check_writable()
+        self.backend.check_writable()
         count = len(self.lost)
         with self._committer.lock:
-            self.opened.acknowledge()
+            self.backend.acknowledge()
         self.lost = ()
         return count
 
@@ -376,9 +375,9 @@ class DocumentStore:
         """
         self._check_open()
         if not dry_run:
-            self.opened.check_writable()
+            self.backend.check_writable()
         run: Callable[[], CompactionReport] = partial(
-            self.opened.compact,
+            self.backend.compact,
             self._table,
             self._committer,
             lambda: self._write_side().prune(),
@@ -393,7 +392,7 @@ class DocumentStore:
         try:
             return self._committer.run_with_reserve(run, in_parts=False)
         finally:
-            self.opened.make_reserve()
+            self.backend.make_reserve()
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
         """Compute the fingerprints of captures (row key, timestamp) again, by the current schemes, and index them.
@@ -414,7 +413,7 @@ class DocumentStore:
     ) -> list[Applied]:
         """Give stored duplicates the state that a write policy would have given them; see `DuplicateApplier.apply`."""
         self._check_open()
-        self.opened.check_writable()
+        self.backend.check_writable()
         if self._committer.many_writers:
             raise InvalidArgument(
                 "duplicates cannot be changed in a store that several processes write, as they do on HBase; copy it to "
@@ -432,7 +431,7 @@ class DocumentStore:
         `docstore check` lists unreadable values.  Those that are left must be fetched again, or restored.
         """
         self._check_open()
-        self.opened.check_writable()
+        self.backend.check_writable()
         from docstore.writing.applying import Repairer
 
         return Repairer(self._write_side()).run()
@@ -450,7 +449,7 @@ class DocumentStore:
             InvalidArgument: the folder has other files.
         """
         self._check_open()
-        return self.opened.backup(self._committer, Path(folder), on_progress)
+        return self.backend.backup(self._committer, Path(folder), on_progress)
 
     # --- reading pages
 
@@ -593,7 +592,7 @@ class DocumentStore:
         from docstore.reading.snippet import snippets
 
         self._check_open()
-        return snippets(self._table, self.opened.values, urls, query, length, None if at is None else micros(at))
+        return snippets(self._table, self.backend.values, urls, query, length, None if at is None else micros(at))
 
     @checked
     def search_index(self, index: str | Path | None = None) -> SearchIndex:
@@ -602,7 +601,7 @@ class DocumentStore:
         from docstore.search.index import SearchIndex
 
         self._check_open()
-        path = Path(index) if index else self.opened.path / "search"
+        path = Path(index) if index else self.backend.path / "search"
         if path not in self._indexes:
             self._indexes[path] = SearchIndex(self, path)
         return self._indexes[path]
@@ -684,7 +683,7 @@ class DocumentStore:
         """Captures that a policy rejected without a body: URL, timestamp, verdict; in row-key order."""
         from docstore.reading.queries import rejected
 
-        return (page for page in rejected(self.table, self.opened.values) if page is not None)
+        return (page for page in rejected(self.table, self.backend.values) if page is not None)
 
     def orphans(self) -> Iterator[Orphan]:
         """Rejected pages to fetch again, because the page that they duplicate is gone, has changed or has no body.
@@ -694,11 +693,11 @@ class DocumentStore:
         """
         from docstore.reading.queries import orphans
 
-        return (page for page in orphans(self.table, self.opened.values) if page is not None)
+        return (page for page in orphans(self.table, self.backend.values) if page is not None)
 
     def stored_bytes(self) -> int:
         """Bytes committed in segments, all families, including records that nothing refers to any more."""
-        return self.opened.stored_bytes()
+        return self.backend.stored_bytes()
 
     @property
     def table(self) -> Table:
@@ -715,12 +714,12 @@ class DocumentStore:
     def stats(self) -> dict[str, Any]:
         """Totals, verdicts, sizes and tablets, as plain data."""
         self._check_open()
-        return self.opened.stats()
+        return self.backend.stats()
 
     def codec_stats(self) -> dict[str, dict[str, int]]:
         """Records, raw bytes and bytes on disk by column and codec.  Reads all segments."""
         self._check_open()
-        return self.opened.codec_stats(self._committer)
+        return self.backend.codec_stats(self._committer)
 
     # --- pieces
 
@@ -729,8 +728,9 @@ class DocumentStore:
             raise StoreUnavailable("this store is closed; open it again")
 
     def _writer(self) -> PageWriter:
-        self._check_open()
-        self.opened.check_writable()
+        if self._writes is None:  # else its committer refuses
+            self._check_open()
+            self.backend.check_writable()
         return self._write_side().writer
 
     def _index_queries(self) -> IndexQueries:
@@ -740,7 +740,7 @@ class DocumentStore:
         if self._queries is None:
             with self._committer.lock:  # a damaged index is rebuilt
                 if self._queries is None:
-                    self._queries = IndexQueries(self.opened, self._table)
+                    self._queries = IndexQueries(self.backend, self._table)
         return self._queries
 
     def _write_side(self) -> WriteSide:
@@ -750,6 +750,6 @@ class DocumentStore:
         if self._writes is None:
             with self._committer.lock:
                 if self._writes is None:
-                    self.opened.make_reserve()
-                    self._writes = WriteSide(self.opened, self._table, self._committer, self._clock)
+                    self.backend.make_reserve()
+                    self._writes = WriteSide(self.backend, self._table, self._committer, self._clock)
         return self._writes

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.compiled import docstore_native
-from docstore.dedup.runs import Span
 from docstore.model.format import RUN_LIST_HEAD_BITS, TEXT_NUMBER_BYTES
 from docstore.model.sets import Keys
 from tests.reference.postings import Shape, key_bytes
@@ -76,57 +74,3 @@ def pruned_run(run: Run, live: Keys, limit: int) -> Run:
     index.prune(live)
     (parts,) = index.merge()
     return Run(joined(parts))
-
-
-class RunStorage(Protocol):
-    """Where `Levels` keeps runs: `RunFiles`, or a test's own."""
-
-    def names(self) -> list[Span]: ...
-    def open(self, name: Span) -> NDArray[np.uint8]: ...
-    def write(self, name: Span, parts: Iterator[memoryview]) -> NDArray[np.uint8]: ...
-    def merge(self, name: Span, parts: Iterator[memoryview], size_bytes: int) -> None: ...
-    def merged(self) -> list[Span]: ...
-    def remove(self, name: Span, mapped: object = None) -> None: ...
-    def finish_merges(self, largest_bytes: int = 1 << 63) -> None: ...
-
-
-class Levels:
-    """A native index with its files, and a batch, without a log."""
-
-    def __init__(
-        self, storage: RunStorage, limit: int = 64, flush_texts: int = 2048, fan_in: int = 2, postings: int = 1 << 17
-    ) -> None:
-        self.storage = storage
-        self.runs = docstore_native.Runs(limit, flush_texts, postings, fan_in)
-        self.batch = docstore_native.Postings()
-        for name in sorted(storage.names(), key=lambda name: (name.first, -name.end)):
-            if not self.runs.open(*name, storage.open(name)):
-                storage.remove(name)
-
-    def find(self, keys: Keys) -> tuple[NDArray[np.int64], Keys]:
-        owner, texts = self.runs.find(keys, self.batch)
-        return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
-
-    def end_group(self, number: int) -> None:
-        self.runs.add(number, self.batch.log(0, 1024))
-        self.batch = docstore_native.Postings()
-        self.settle()
-
-    def settle(self) -> None:
-        for name in self.storage.merged():
-            for old in self.runs.adopt(*name, self.storage.open(name)):
-                self.storage.remove(Span(*old.span), old)
-        if self.runs.is_full:
-            self.flush()
-        for parts in self.runs.merge():
-            self.storage.merge(Span(*parts.span), parts, parts.size_bytes)
-
-    def flush(self) -> None:
-        parts = self.runs.flush()
-        if parts is not None:
-            self.runs.adopt(*parts.span, self.storage.write(Span(*parts.span), parts))
-
-    def finish_merges(self) -> None:
-        while self.runs.is_merging:
-            self.storage.finish_merges()
-            self.settle()

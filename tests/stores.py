@@ -29,7 +29,7 @@ def contents(store: DocumentStore) -> Contents:
 
 
 def records_of(store: DocumentStore, segment: int) -> list[Record]:
-    path = store.opened.bodies.path(segment)  # type: ignore[attr-defined]
+    path = store.backend.bodies.path(segment)  # type: ignore[attr-defined]
     found = [found for _, found in walk_records(Files().open_read(path), segment)]
     assert not any(isinstance(one, Damage) for one in found)
     return found
@@ -37,7 +37,7 @@ def records_of(store: DocumentStore, segment: int) -> list[Record]:
 
 def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
     """Every value of every record of every segment decoded, every dictionary, and every cell of the engine."""
-    opened = store.opened
+    opened = store.backend
     opened.bodies.flush()
     codec, load, base = ValueCodec(), opened.dictionaries.load, opened.values.base
     for row in opened.manifest.segments():
@@ -70,9 +70,9 @@ def damage_record(store: DocumentStore, cell_value: bytes) -> tuple[str, int]:
     """As `damage_value`, of the record that a cell's value leads to."""
     ref = parse_cell_value(cell_value).ref
     assert ref is not None, "the value stands in its cell"
-    store.opened.bodies.sync()
+    store.backend.bodies.sync()
     segment, offset, length = decode_ref(ref)
-    path = store.opened.path / "segments" / f"{segment:08d}.seg"
+    path = store.backend.path / "segments" / f"{segment:08d}.seg"
     raw = bytearray(path.read_bytes())
     raw[offset + length - 3] ^= 255
     path.write_bytes(raw)
@@ -81,7 +81,7 @@ def damage_record(store: DocumentStore, cell_value: bytes) -> tuple[str, int]:
 
 def before_refs_change(store: DocumentStore, action: Callable[[], None]) -> None:
     """Do something once, when everything is encoded and durable but no ref has been changed."""
-    manifest = store.opened.manifest
+    manifest = store.backend.manifest
     real = manifest.write_segment
 
     def write_segment(row: SegmentRow, durability: Durability, names: SegmentNames | None = None) -> None:
@@ -106,7 +106,7 @@ def change_capture(store: DocumentStore, url: str, values: Mapping[Column, bytes
         columns = {column: value for column, value in old.columns.items() if column not in values}
         for column, raw in values.items():
             if raw is not None:
-                columns[column] = store.opened.values.append(row_key, column, old.timestamp, raw)
+                columns[column] = store.backend.values.append(row_key, column, old.timestamp, raw)
         row = store.table.replacement(row_key, old, old._replace(columns=columns))
         assert row is not None
         store.committer.commit(Plan([row]))

@@ -34,7 +34,7 @@ LAYERS = {
     "docstore.store": 6,
     "docstore.serving.client": 6.5,
     "docstore.attach": 7,
-    "docstore.search.answers": 5,
+    "docstore.search.results": 5,
     "docstore.search.commands": 12,
     "docstore.search": 7,
     "docstore.sweep": 8,

@@ -24,10 +24,10 @@ from docstore.model import types
 from docstore.model.plain import TIMES
 from docstore.reading import cells, collapse, documents, snippet
 from docstore.reports import dedup, measures
-from docstore.search import answers as search
+from docstore.search import results as search
 from docstore.serving import routes
 from docstore.serving.client import RemoteCells, RemoteStore
-from docstore.serving.client_calls import About, Job, Limits, Listed, Rejected
+from docstore.serving.client_calls import About, CallLimits, Job, Listed, Rejected
 from docstore.serving.settings import Settings
 from docstore.storage import reports
 from docstore.store import DocumentStore, open_store
@@ -38,7 +38,17 @@ PAGE = Path(__file__).resolve().parent / "golden" / "names.md"
 WORDS = re.compile(r"`([a-z_]+)`")
 RECORDS = (
     *(CopyReport, ExportReport, Selection, IngestOptions, IngestReport, SweepOptions, SweepReport),
-    *(ReindexReport, Settings, About, Job, Limits, Listed, Rejected, reports.CompactionReport, reports.BackupReport),
+    *(
+        ReindexReport,
+        Settings,
+        About,
+        Job,
+        CallLimits,
+        Listed,
+        Rejected,
+        reports.CompactionReport,
+        reports.BackupReport,
+    ),
     *(collapse.Similar, collapse.Orphan, cells.Row, documents.Capture, documents.Document, snippet.Snippet, search.Hit),
     *(search.SearchResults, search.SearchOptions, search.IndexReport, dedup.DedupStats, dedup.KnownDuplicate),
     *(measures.SimhashMatch, measures.SimhashPair, types.Page, types.PutResult, types.Verdict, types.Schema),

@@ -2,8 +2,11 @@
 # Install docstore of this checkout, in place, with some of its extras, in an environment.
 # usage: tools/set_up.sh VENV PYTHON EXTRA...
 #
-# The packages that docstore needs are installed while its native kernel is built.  Without cargo `puccinialin` fetches a
-# Rust toolchain into VENV/rust, for this checkout alone; the Makefile puts that on the PATH.
+# pip builds the native kernel.  Meanwhile uv, which pip fetches into the environment, installs the packages that docstore
+# needs: it chooses their versions in a second, which takes pip more than a minute.  Where there is no uv, or no index that
+# it knows (it does not read the settings of pip), pip does all of it.  Then the tests are compiled once: each of their
+# processes would compile all of them.  Without cargo `puccinialin` fetches a Rust toolchain into VENV/rust, for this
+# checkout alone; the Makefile puts that on the PATH.
 set -eu
 venv=$1
 python=$2
@@ -14,23 +17,6 @@ saying="sh tools/saying.sh"
 stop() {
     echo "$*" >&2
     exit 1
-}
-
-# The requirements of the package and of some extras, each on a line; an extra may name others.
-requirements() {
-    "$bin/python" - "$@" <<'END'
-import re, sys, tomllib
-
-project = tomllib.load(open("pyproject.toml", "rb"))["project"]
-extras = list(sys.argv[1:])
-lines = project["dependencies"]
-for extra in extras:  # the list grows
-    for line in project["optional-dependencies"][extra]:
-        own = re.fullmatch(r"docstore\[(.*)\]", line)
-        extras += own[1].split(",") if own else []
-        lines += [] if own else [line]
-print(*lines, sep="\n")
-END
 }
 
 command -v cc >/dev/null || stop "docstore's kernel needs a C compiler (cc): install gcc or clang, then run this again"
@@ -47,12 +33,27 @@ if ! command -v cargo >/dev/null; then
         }' - "$venv"
 fi
 rm -f docstore/dedup/docstore_native.*.so # one of another suffix would be loaded instead
-requirements "$@" >"$venv/requirements.txt"
 # shellcheck disable=SC2016 - the inner shell has the arguments
 $saying "installing docstore and what it needs, and building its native kernel (a minute or two)" sh -c '
-    "$1/bin/python" -m pip install --quiet --no-deps --editable . &
-    if ! "$1/bin/python" -m pip install --quiet --requirement "$1/requirements.txt"; then
-        kill "$!"
-        exit 1
-    fi
-    wait "$!"' - "$venv"
+    venv=$1
+    python=$venv/bin/python
+    shift
+    extras=
+    for extra in "$@"; do
+        extras="$extras --extra $extra"
+    done
+    with_uv() {
+        "$python" -m pip install --quiet --only-binary :all: uv &&
+            "$venv/bin/uv" pip install --quiet --python "$python" --requirement pyproject.toml $extras
+    }
+    compile_what_tests_import() {
+        "$python" -m compileall -q docstore tools
+        "$python" -m pytest --collect-only --noconftest --quiet # without the kernel each file fails, once it is compiled
+    }
+    "$python" -m pip install --quiet --no-deps --editable . &
+    if with_uv; then
+        case " $* " in *" dev "*) compile_what_tests_import >/dev/null 2>&1 || : ;; esac
+        wait "$!"
+    else
+        wait "$!" && "$python" -m pip install --quiet --editable ".[$(echo "$*" | tr " " ,)]"
+    fi' - "$venv" "$@"

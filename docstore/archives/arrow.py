@@ -11,24 +11,21 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from docstore.archives.export import ExportReport, iso_date, record_id
 from docstore.archives.http import NOT_MODIFIED
-from docstore.archives.selection import Selection, captures, in_step, row_range
+from docstore.archives.selection import Selection, captures, in_step, lang_of, notes_of, rows_with
 from docstore.archives.wacz import surt
 from docstore.archives.warc import TRUNCATED_HEADER
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace, StoredVerdict
-from docstore.model.errors import CorruptionError, InvalidArgument, missing_extra
+from docstore.model.errors import InvalidArgument, missing_extra
 from docstore.model.keys import resolve, url_of
 from docstore.model.plain import LAST_MICROS
-from docstore.model.types import ReadSpec
-from docstore.reading.cells import Row
 from docstore.reading.documents import REDIRECT_STATUSES, Capture
-from docstore.storage.unreadable import Place
 from docstore.version import __version__
 
 try:
@@ -73,8 +70,7 @@ class Shown(NamedTuple):
     @property
     def lang(self) -> str | None:
         """By the note `lang`, else as the page declares it."""
-        noted = self.noted("lang", "lang")
-        return str(noted) if noted else self.capture.lang or None
+        return lang_of(self.capture, self.notes) or None
 
 
 def _number(value: object) -> float | None:
@@ -325,8 +321,9 @@ def _chosen(names: Sequence[str] | None) -> tuple[Column, ...]:
     if names is None:
         return FULL
     known = {column.name: column for column in (*FULL, MARKDOWN)}
-    if isinstance(names, str) or not names or not set(names) <= known.keys():
-        raise InvalidArgument(f"columns must be a list of names, of {', '.join(known)}, not {names!r:.200}")
+    unknown = names if isinstance(names, str) else ", ".join(str(name) for name in names if name not in known)
+    if unknown or not names:
+        raise InvalidArgument(f"no column {unknown:.200}; columns must be a list of names, of {', '.join(known)}")
     return tuple(known[name] for name in names)
 
 
@@ -387,14 +384,11 @@ def _shown(
     store: Store, reads: set[str], selection: Selection, keep: Callable[[bytes, int], bool] | None
 ) -> Iterator[Shown]:
     """The captures of a selection with their notes and clusters."""
-    notes = in_step(_rows(store, selection, (capture.NOTE_FAMILY, b"")) if "note" in reads else iter(()))
-    places = in_step(_rows(store, selection, capture.CANONICAL_PAGE) if "cluster" in reads else iter(()))
+    notes = notes_of(store, selection) if "note" in reads else lambda row_key, timestamp: {}
+    places = in_step(rows_with(store, selection, capture.CANONICAL_PAGE) if "cluster" in reads else iter(()))
     families = reads - {"note", "cluster"}
     for row, taken, visit in captures(store, selection, families, keep, without_bodies=True):
         at = taken.timestamp
-        beside = {
-            cell.qualifier.decode("utf-8", "replace"): cell.value for cell in notes(row.row_key) if cell.timestamp == at
-        }
         place = {cell.timestamp: cell.value for cell in places(row.row_key)}
         if visit is not None:
             taken = Capture(
@@ -406,25 +400,7 @@ def _shown(
                 fetched_url=taken.fetched_url,
                 crawl=taken.crawl,
             )
-        yield Shown(row.row_key, row.url, taken, beside, _place(store, row.row_key, at, place))
-
-
-def _rows(store: Store, selection: Selection, column: capture.Column) -> Iterator[Row]:
-    """Rows with cells of a column; from a value on that cannot be read each row by itself, without those."""
-    start, end = row_range(selection)
-    spec = ReadSpec((column[0],), column[1])
-    try:
-        for row in store.cells.scan(start=start, end=end, spec=spec):
-            start = row.row_key + b"\0"
-            yield row
-        return
-    except CorruptionError:
-        pass
-    for row in store.cells.scan(start=start, end=end, spec=spec._replace(keys_only=True)):
-        place = Place(row.row_key, *column)
-        read = store.unreadable.attempt(partial(store.cells.read_row, row.row_key, spec), place)
-        if read is not None:
-            yield read
+        yield Shown(row.row_key, row.url, taken, notes(row.row_key, at), _place(store, row.row_key, at, place))
 
 
 def _place(store: Store, row_key: bytes, timestamp: int, cells: Mapping[int, bytes]) -> ClusterPlace | None:

@@ -23,11 +23,11 @@ from blake3 import blake3
 
 from docstore.compiled import docstore_native
 from docstore.model import capture
+from docstore.model.capture import PagePointer
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import BAND_SECRET_ROW, CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.keys import url_of
 from docstore.model.plain import Plain
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Durability, Position, ReadSpec, RowMutations, SetCell
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import value_name
@@ -130,7 +130,7 @@ def copy_into(
     """As `copy`, into an open store that has the schema of the source and no other writer."""
     if threads < 1:
         raise InvalidArgument(f"threads must be at least 1, not {threads}")
-    with source.opened.values.unreadable.collecting() as unreadable:
+    with source.backend.values.unreadable.collecting() as unreadable:
         report = _Copy(source, target, on_progress, threads, verify=verify, delete=delete).run()
     report.unreadable = list(unreadable)
     return report
@@ -143,12 +143,12 @@ def open_copy(source: DocumentStore, address: str | Path) -> DocumentStore:
         InvalidArgument: the target exists and has another schema.
     """
     target = open_store(address, create=True, schema=source.schema, read_only=False)
-    if target.opened.band_secret == source.opened.band_secret:
+    if target.backend.band_secret == source.backend.band_secret:
         return target
     try:
-        CopyState(target.opened, target.committer).begin(source_name(source.opened))
-        secret = SetCell("m", b"", 0, source.opened.band_secret)
-        target.opened.engine.mutate_rows([RowMutations("meta", BAND_SECRET_ROW, [secret])], Durability.SYNC)
+        CopyState(target.backend, target.committer).begin(source_name(source.backend))
+        secret = SetCell("m", b"", 0, source.backend.band_secret)
+        target.backend.engine.mutate_rows([RowMutations("meta", BAND_SECRET_ROW, [secret])], Durability.SYNC)
     finally:
         target.close()
     return open_store(address, read_only=False)
@@ -170,9 +170,9 @@ class _Copy:
         self._threads, self._wants_verify, self._wants_delete = threads, verify, delete
         self._on_progress = on_progress
         self._from, self._to = StoreRows(source), StoreRows(target)
-        self._importer = RowImporter(target.opened, target.table, target.committer)
-        self._state = CopyState(target.opened, target.committer)
-        self._name = source_name(source.opened)
+        self._importer = RowImporter(target.backend, target.table, target.committer)
+        self._state = CopyState(target.backend, target.committer)
+        self._name = source_name(source.backend)
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self.report = CopyReport()
@@ -180,7 +180,7 @@ class _Copy:
     def run(self) -> CopyReport:
         report, began = self.report, time.monotonic()
         self._state.begin(self._name)
-        self._state = CopyState(self._target.opened, self._target.committer)
+        self._state = CopyState(self._target.backend, self._target.committer)
         report.rows = report.resumed_rows = sum(done.rows for done in self._state.done)
         report.cells = sum(done.cells for done in self._state.done)
         for done in self._copied():
@@ -188,10 +188,10 @@ class _Copy:
             report.cells += done.cells
             self._show("rows", report.rows)
         report.texts = post_texts(
-            self._target.opened,
+            self._target.backend,
             self._target.table,
             self._target.committer,
-            order_of_texts(self._source.opened, self._source.table),
+            order_of_texts(self._source.backend, self._source.table),
             lambda done: self._show("texts", done),
         )
         if not report.differing:
@@ -354,10 +354,10 @@ class StoreRows:
 
     def __init__(self, store: DocumentStore) -> None:
         self._table = store.table
-        self._engine = store.opened.engine
-        self._values = store.opened.values
-        self._base_rows = store.opened.base_rows
-        self._reader = DocumentReader(store.table, store.opened.values)
+        self._engine = store.backend.engine
+        self._values = store.backend.values
+        self._base_rows = store.backend.base_rows
+        self._reader = DocumentReader(store.table, store.backend.values)
         self._other_families = tuple(sorted(declared_families(store.schema).keys() - CAPTURE_FAMILIES))
 
     def row_keys(self, start: bytes = b"", end: bytes | None = None) -> Iterator[bytes]:

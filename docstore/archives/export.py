@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from warcio.recordloader import ArcWarcRecord
@@ -25,9 +26,9 @@ from warcio.warcwriter import WARCWriter
 
 from docstore.archives.entries import Recorded
 from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, NOT_MODIFIED, ORIGINAL_PREFIX, parse_fields
-from docstore.archives.selection import Selection, captures, visit_headers
+from docstore.archives.selection import Selection, captures, lang_of, notes_of, visit_headers
 from docstore.archives.warc import RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
-from docstore.model.capture import BODY, IDENTIFIED_HEADER
+from docstore.model.capture import BODY, IDENTIFIED_HEADER, decode_note
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.plain import LAST_MICROS, Plain
@@ -76,7 +77,7 @@ def export(
     """Write the captures of a selection, except those that cannot be read or dated, and close the writer.
 
     Args:
-        texts: read titles and texts for the writer; False saves the reads for a format that has no field for them.
+        texts: read titles, texts and notes for the writer; False saves the reads for a format without fields for them.
         keep: called with row key and timestamp of a capture; returns whether to write it.  None writes all.
         keep_encoded: with each capture give the records that `ingest` kept as they were recorded.
         takes: asked with the row key of each capture; the export ends before the first one for which it is False.
@@ -120,7 +121,7 @@ def pages(
     keep: Callable[[bytes, int], bool] | None = None,
     keep_encoded: bool = False,
 ) -> Iterator[ExportPage]:
-    """The captures of a selection as `PageExport` takes them; `keep` and `keep_encoded` as in `export`."""
+    """The captures of a selection as `PageExport` takes them; the options are those of `export`."""
     if keep_encoded and RECORDED_FAMILY not in {family.name for family in store.schema.families}:
         raise InvalidArgument(
             f"this store has no family {RECORDED_FAMILY!r}, so no records as they were recorded: "
@@ -132,11 +133,14 @@ def pages(
     place = replace(Selection(versions=None), **{name: getattr(selection, name) for name in _PLACE})
     is_whole_range = keep is None and selection == place
     last, last_time = b"", 0
+    noted = notes_of(store, selection) if texts else lambda row_key, timestamp: {}
     for row, taken, visit in captures(store, selection, families, keep):
         if visit is not None:
             page = _export_page(row.url, taken, NOT_MODIFIED, visit)
         else:
             page = _export_page(row.url, taken, taken.status or 200, taken.headers or ())
+        if beside := noted(row.row_key, taken.timestamp):
+            page = page._replace(lang=lang_of(taken, beside), notes=beside)
         if keep_encoded:
             is_whole = visit is None and visit_headers(store, row, taken) is not None  # a 304, as what it confirms
             left_out = {b"revisit": not is_all, b"response": is_whole}
@@ -199,11 +203,13 @@ class ExportPage(NamedTuple):
     Attributes:
         page: as it was put; `fetched_at` is the capture's timestamp, None counts as 0.
         url: of the page's row; "" if it is the page's own.
-        title, text, lang: as extracted, or "".
+        title, text: as extracted, or "".
+        lang: of the note `lang`, else as declared, or "".
         verdict: against other pages when it was written: exact, same_text, near, contained, similar, new; or "".
         of_url: the page that the verdict names, or "".
         similarity: to that page, in [0, 1].
         records: as they were recorded; if one is of the page, it stands for it in a WARC file.
+        notes: by the name of their annotator.
     """
 
     page: Page
@@ -215,6 +221,7 @@ class ExportPage(NamedTuple):
     of_url: str = ""
     similarity: float = 0.0
     records: Sequence[Recorded] = ()
+    notes: Mapping[str, bytes] = MappingProxyType({})
 
     @property
     def timestamp(self) -> int:
@@ -540,6 +547,7 @@ class JsonLinesExport(PageExport):
             "docno": source.docno,
             "crawl": source.crawl,
             "body_bytes": len(source.body),
+            "notes": {name: decode_note(value) for name, value in page.notes.items()},
         }
         if self._markdown:
             key = row_key(page.url or source.url)

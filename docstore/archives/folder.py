@@ -111,7 +111,9 @@ def saved_page(path: str, options: ReadOptions) -> Iterator[Entry]:
     elif _is_file(f"{path}.orig") or (path.endswith(".html") and _is_file(f"{path.removesuffix('.html')}.orig")):
         yield SkippedEntry("changed by wget: its .orig file is read", 0)
     elif status.st_size > options.body_limit_bytes:
-        yield DamagedEntry(0, f"file of {status.st_size} bytes, more than the limit of {options.body_limit_bytes}")
+        yield DamagedEntry(
+            0, f"file of {status.st_size} bytes, more than the limit of {options.body_limit_bytes} (max_body_bytes)"
+        )
     else:
         with file.open("rb") as stream:
             body = stream.read(options.body_limit_bytes)

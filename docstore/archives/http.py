@@ -24,7 +24,7 @@ _ANY_STATUS_LINE = re.compile(rb"HTTP/\d", re.IGNORECASE)
 _EMPTY_LINES = re.compile(rb"(?:\r?\n){0,8}")
 """What some servers send before the status line; RFC 9112 (2.2) asks a reader to skip it."""
 _INTERIM_LIMIT = 64
-_CONNECTED = re.compile(rb"\S+[ \t]+200[ \t]+connection[ \t]+established", re.IGNORECASE)
+_CONNECTED = re.compile(rb"\S+[ \t]+200[ \t]+[^\r\n]*\bestablished", re.IGNORECASE)
 """The status line with which a proxy answers CONNECT, before the answer of the server itself."""
 _HEADER_END = re.compile(rb"\n[ \t\r]*\n")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?(\r?\n)")
@@ -213,7 +213,7 @@ def http_length(block: bytes) -> int | None:
 def check_length(body: bytes, limit_bytes: int) -> None:
     """Refuse a body that is longer than the limit."""
     if len(body) > limit_bytes:
-        raise Refused(f"body of {len(body)} bytes, more than the limit of {limit_bytes}")
+        raise Refused(f"body of {len(body)} bytes, more than the limit of {limit_bytes} (max_body_bytes)")
 
 
 def _dechunk(body: bytes, truncated: bool, *, unchunked: bool) -> tuple[bytes, bool] | None:
@@ -260,7 +260,7 @@ def _dechunk(body: bytes, truncated: bool, *, unchunked: bool) -> tuple[bytes, b
 def _append(output: io.BytesIO, piece: bytes, limit_bytes: int) -> None:
     """Add decoded bytes within the limit; one buffer, so that they are in memory once."""
     if output.tell() + len(piece) > limit_bytes:
-        raise Refused(f"body unpacks to more than the limit of {limit_bytes} bytes")
+        raise Refused(f"body unpacks to more than the limit of {limit_bytes} bytes (max_body_bytes)")
     output.write(piece)
 
 

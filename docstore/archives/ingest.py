@@ -26,7 +26,7 @@ import msgpack
 from docstore.archives.entries import BODY_LIMIT_BYTES, ReadOptions, Recorded, RevisitEntry
 from docstore.archives.folder import files_below
 from docstore.archives.locations import files_in, is_folder, is_url, size_of
-from docstore.archives.readahead import Pages, Place, Portion, ReadingJob, ReadingProcess, portions, warn_once
+from docstore.archives.readahead import AnyPage, Place, Portion, ReadingJob, ReadingProcess, portions, warn_once
 from docstore.archives.reader import why_no_archive
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import store_exists
@@ -37,11 +37,11 @@ from docstore.model.capture import (
     STORED_REFUSED,
     STORED_REJECTED,
     STORED_VISIT,
+    parse_digest,
 )
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.plain import Plain
-from docstore.model.pointers import parse_digest
 from docstore.model.types import Note, Page, Policy, Previous, PutResult, SetCell, VerdictKind, checked_crawl
 from docstore.reading.documents import Document
 from docstore.storage.reports import Finding
@@ -355,7 +355,7 @@ class _Run:
             options.threads,
             options.anchors,
             options.any_time,
-            store.opened.band_secret,
+            store.backend.band_secret,
             options.strip_passwords,
             jobs=options.jobs,
         )
@@ -412,7 +412,7 @@ class _Run:
         if self._options.on_rejected is not None and STORED_REJECTED in (result.stored, result.known_as):
             self._options.on_rejected(result._replace(stored=STORED_REJECTED, known_as=""))
 
-    def counted(self, portions_read: Iterable[Portion[Pages]]) -> Iterator[Pages]:
+    def counted(self, portions_read: Iterable[Portion[AnyPage]]) -> Iterator[AnyPage]:
         """Pages of all sources; revisits are spooled, everything else is counted."""
         for portion in portions_read:
             self._count_rest(portion)
@@ -425,7 +425,7 @@ class _Run:
                 del page
             del portion  # frees a long page before the next one is read
 
-    def _labelled(self, one: Pages) -> Pages:
+    def _labelled(self, one: AnyPage) -> AnyPage:
         """A page with the label of the crawl, and its time."""
         crawl, later = self._options.crawl, self._options.later_micros
         if not crawl:
@@ -655,7 +655,7 @@ def _size(name: str) -> int:
     return 0
 
 
-def in_turn(streams: Iterable[Iterator[Portion[Pages]]]) -> Iterator[Portion[Pages]]:
+def in_turn(streams: Iterable[Iterator[Portion[AnyPage]]]) -> Iterator[Portion[AnyPage]]:
     """One portion of each stream after the other, until all have ended."""
     waiting = deque(streams)
     while waiting:

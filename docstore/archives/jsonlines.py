@@ -2,7 +2,7 @@
 
 The names are those that `docstore export --format jsonl` writes and those of public data sets (C4, FineWeb, CCNet).  A
 line that is no page is reported or counted, and the next line is read.  Fields that mean nothing to docstore become the
-note `fields` of the page; its language becomes the note `lang`.
+note `fields` of the page.  Its language becomes the note `lang`, unless an export says that the page declares it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOption
 from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT, Refused
 from docstore.archives.source import Source
 from docstore.archives.warc import parse_date
-from docstore.model.capture import encode_note
+from docstore.model.capture import LANG_NOTE, encode_note
 from docstore.model.types import Headers, Page
 
 JSON_LINES_START: Final = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{(?=[^\n]*"url"[ \t]*:|[^\n]{32768})')
@@ -62,7 +62,10 @@ def read_json_lines(source: Source, options: ReadOptions = ReadOptions()) -> Ite
         line = source.take_through(_LINE_END, line_limit_bytes)
         if line is None and source.available() >= line_limit_bytes:
             source.skip_to_start(_LINE_START)
-            yield DamagedEntry(offset, f"line {number} is longer than {line_limit_bytes} bytes")
+            yield DamagedEntry(
+                offset,
+                f"line {number} is longer than {line_limit_bytes} bytes, twice the limit of a body (max_body_bytes)",
+            )
             continue
         if line is None:
             line = source.take(line_limit_bytes)
@@ -91,10 +94,8 @@ def _entry(line: bytes, number: int, offset: int, modified: int | None, options:
     if page is None:
         return SkippedEntry("no_body", offset)
     if len(page.body) > options.body_limit_bytes:
-        reason = (
-            f"line {number} has a body of {len(page.body)} bytes, more than the limit of {options.body_limit_bytes}"
-        )
-        return DamagedEntry(offset, reason, url)
+        size = f"{len(page.body)} bytes, more than the limit of {options.body_limit_bytes} (max_body_bytes)"
+        return DamagedEntry(offset, f"line {number} has a body of {size}", url)
     return PageEntry(page, "response", offset, notes=notes)
 
 
@@ -139,21 +140,30 @@ def _page(fields: Mapping[str, Any], url: str, modified: int | None) -> Page | N
 
 
 def _notes(fields: Mapping[str, Any]) -> tuple[tuple[str, bytes], ...]:
-    """The notes of a page, by name: its language, and the fields that are not read otherwise."""
-    notes = []
-    if language := _string(fields, _LANGUAGES):
-        score = fields.get("language_score")
-        scored = {"score": score} if isinstance(score, int | float) else {}
-        notes.append(("lang", encode_note("", {"lang": language, **scored})))
+    """The notes of a page, by name: those of an export, its language, and the fields that are not read otherwise."""
+    given = fields.get("notes")
+    exported = isinstance(given, dict) and all(isinstance(note, dict) for note in given.values())
+    notes = {_utf8(name).decode(): note for name, note in given.items() if name} if exported else {}
     has_body = isinstance(fields.get("body_base64"), str) or isinstance(fields.get("html"), str)
+    if not (exported and (has_body or fields.get("status") == NOT_MODIFIED)):
+        notes = language_note(_string(fields, _LANGUAGES), fields.get("language_score")) | notes
     rest = {
         name: value
         for name, value in fields.items()
-        if name not in _TAKEN and value not in (None, "") and not (name == "title" and has_body)
+        if name not in _TAKEN
+        and value not in (None, "")
+        and not (name == "title" and has_body)
+        and not (name == "notes" and exported)
     }
     if rest:
-        notes.append((FIELDS_NOTE, encode_note("", rest)))
-    return tuple(notes)
+        notes[FIELDS_NOTE] = rest | notes.get(FIELDS_NOTE, {})
+    return tuple((name, encode_note("", note)) for name, note in notes.items())
+
+
+def language_note(lang: str, score: object) -> dict[str, dict[str, Any]]:
+    """The note `lang` of a page whose language another program has found; {} if it has found none."""
+    scored = {"score": score} if isinstance(score, int | float) else {}
+    return {LANG_NOTE: {"lang": lang, **scored}} if lang else {}
 
 
 def _string(fields: Mapping[str, Any], names: tuple[str, ...]) -> str:

@@ -84,7 +84,8 @@ def found(name: str) -> list[str]:
     if not names:
         what = "file matches" if has_magic(name) else "file or folder"
         raise InvalidArgument(
-            f"no {what} {name}; name WARC, ARC, TREC Web, WACZ, Parquet or JSON Lines files, or a folder"
+            f"no {what} {name}; name WARC, ARC, TREC Web, WACZ, Parquet or JSON Lines files, a folder, or a "
+            "URL of http, https, s3, gs or az"
         )
     return names
 
@@ -210,10 +211,11 @@ def _translated(verb: str, name: str) -> Iterator[None]:
         raise
     except Exception as error:
         code, kind = getattr(error, "code", None), type(error).__name__
+        kinds = " ".join(one.__name__ for one in type(error).__mro__)
         reason = f"cannot {verb} {name}: {' '.join(str(error).split()) or kind:.300}"
         if isinstance(error, FileNotFoundError) or code in (404, 410):
             raise InvalidArgument(f"{reason}: there is no such file or bucket; name one that exists") from error
-        if isinstance(error, PermissionError) or code in (401, 403) or "Credential" in kind or "Auth" in kind:
+        if isinstance(error, PermissionError) or code in (401, 403) or "Credential" in kinds or "Auth" in kinds:
             raise InvalidArgument(
                 f"{reason}: access is refused; check the name, and the credentials in the environment or in the files "
                 "of the cloud's own tools"
@@ -264,7 +266,10 @@ class RemoteFile(io.RawIOBase):
             with _translated("read", name):
                 self._stream = files.open(path, "rb", block_size=8 << 20)
                 self.size = self._stream.size
-                changed = self._stream.details.get("LastModified") or self._stream.details.get("last_modified")
+                times = map(
+                    self._stream.details.get, ("LastModified", "mtime", "last_modified")
+                )  # of s3fs, gcsfs, adlfs
+                changed = next(filter(None, times), None)
             self.modified = _micros(changed) if isinstance(changed, datetime) else None
         else:
             _check_host(name)

@@ -9,9 +9,11 @@
                        in a file with neither, the file's own time of modification
     status, headers    200 and none if they are missing.  A row of status 304 without a body is a visit
     ip, payload_digest, docno or id, crawl or dump     as in `Page`
+    notes              a map of the notes of the page, by annotator
+    lang or language, language_score                   the note `lang`, unless the row has a body and `notes` is there
 
 So the layouts `full` and `fineweb`, and files made by others, are read in one way.  Other columns are not read:
-verdicts and notes are made again.
+verdicts are made again.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ from typing import IO, Any, Final
 
 from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, SkippedEntry
 from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT
+from docstore.archives.jsonlines import language_note
 from docstore.archives.source import modified_micros
 from docstore.archives.warc import parse_date
-from docstore.model.capture import ClusterPlace
+from docstore.model.capture import ClusterPlace, encode_note
 from docstore.model.errors import InvalidArgument, missing_extra
 from docstore.model.keys import row_key
 from docstore.model.types import Headers, Page
@@ -43,11 +46,14 @@ BYTES_READ: Final = 8 << 20
 """Most rows, and bytes of rows of average length, that are read together."""
 _BODIES: Final = ("body", "text")
 _TIMES: Final = ("timestamp", "date")
-_STRINGS: Final = ("url", "fetched_url", "ip", "payload_digest", "docno", "id", "crawl", "dump")
+_LANGUAGES: Final = ("lang", "language")
+_STRINGS: Final = ("url", "fetched_url", "ip", "payload_digest", "docno", "id", "crawl", "dump", *_LANGUAGES)
 _EXPECTED: Final = {
     **dict.fromkeys(_TIMES, "timestamps, dates, or ISO 8601 in strings"),
     **dict.fromkeys(_STRINGS, "strings"),
     "headers": "a list of structs of name and value, or a map, of strings",
+    "notes": "a map of strings",
+    "language_score": "floating point numbers",
 }
 _LOG: Final = logging.getLogger(__name__)
 _FAILURES: Final = (pa.ArrowException, OSError, ValueError)
@@ -98,7 +104,7 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
             yield DamagedEntry(
                 group.offset(0),
                 f"rows {row} to {end - 1}, in row group {number}, have bodies of more than the limit of "
-                f"{body_limit_bytes} bytes on average",
+                f"{body_limit_bytes} bytes on average (max_body_bytes)",
             )
             row = end
             continue
@@ -222,13 +228,15 @@ def _is_time(kind: Any) -> bool:
 
 
 def _is_read(name: str, kind: Any) -> bool:
-    if name != "headers":
-        return name in _STRINGS and _is_string(kind)
     types = pa.types
+    if name == "language_score":
+        return bool(types.is_floating(kind))
+    if name not in ("headers", "notes"):
+        return name in _STRINGS and _is_string(kind)
     if types.is_map(kind):
         return _is_string(kind.key_type) and _is_string(kind.item_type)
     pair = kind.value_type if types.is_list(kind) or types.is_large_list(kind) else None
-    if pair is None or not types.is_struct(pair):
+    if name == "notes" or pair is None or not types.is_struct(pair):
         return False
     return [field.name for field in pair] == ["name", "value"] and all(_is_string(field.type) for field in pair)
 
@@ -261,6 +269,8 @@ class _Rows:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         self._bodies = {name: _dictionary(columns.pop(name)) for name in _BODIES if name in columns}
         self._headers = _headers(columns.pop("headers")) if "headers" in columns else None
+        self._notes = _headers(columns.pop("notes")) if "notes" in columns else None
+        self._scores = columns.pop("language_score").to_pylist() if "language_score" in columns else None
         self._status = columns.pop("status").to_pylist() if "status" in columns else None
         self._time_name, self._modified = time_name, modified
         self._times = None if not time_name else _times(columns.pop(time_name))
@@ -283,12 +293,15 @@ class _Rows:
         body = self._body("body", index)
         if body is None and status == NOT_MODIFIED:
             body = b""
-        elif body is None:
+        has_body = body is not None
+        if body is None:
             body, headers = self._body("text", index), PLAIN_TEXT
         if body is None:
             return SkippedEntry("no_body", offset)
         if len(body) > body_limit_bytes:
-            reason = f"row {row} has a body of {len(body)} bytes, more than the limit of {body_limit_bytes}"
+            reason = (
+                f"row {row} has a body of {len(body)} bytes, more than the limit of {body_limit_bytes} (max_body_bytes)"
+            )
             return DamagedEntry(offset, reason, url)
         page = Page(
             self._string("fetched_url", index) or url,
@@ -301,7 +314,17 @@ class _Rows:
             self._string("docno", index) or self._string("id", index),
             self._string("crawl", index) or self._string("dump", index),
         )
-        return PageEntry(page, "response", offset)
+        return PageEntry(page, "response", offset, notes=self._noted(index, has_body=has_body))
+
+    def _noted(self, index: int, *, has_body: bool) -> tuple[tuple[str, bytes], ...]:
+        noted: dict[str, bytes] = {}
+        if self._notes is None or not has_body:
+            lang = next(filter(None, (self._string(name, index) for name in _LANGUAGES)), "")
+            score = None if self._scores is None else self._scores[index]
+            noted = {name: encode_note("", note) for name, note in language_note(lang, score).items()}
+        if self._notes is not None:
+            noted |= {name: value.encode() for name, value in self._notes[index]}
+        return tuple(noted.items())
 
     def _string(self, name: str, index: int) -> str:
         value = self._strings[name][index] if name in self._strings else None

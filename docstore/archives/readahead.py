@@ -52,11 +52,11 @@ _WEB_SCHEMES = ("http:", "https:", "ftp:", "gemini:")
 
 Place: TypeAlias = tuple[int, int]
 """Where a record is: the index of its source, and its offset there."""
-Pages = TypeVar("Pages", bound="Page | Prepared")
+AnyPage = TypeVar("AnyPage", bound="Page | Prepared")
 
 
 @dataclass(slots=True)
-class Portion(Generic[Pages]):
+class Portion(Generic[AnyPage]):
     """Records in input order: some pages, and what is between them.
 
     Attributes:
@@ -72,7 +72,7 @@ class Portion(Generic[Pages]):
         repaired: number of pages that were read whole although their record says a wrong length.
     """
 
-    pages: list[Pages] = field(default_factory=list)
+    pages: list[AnyPage] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     recorded: list[Recorded | None] = field(default_factory=list)
     notes: list[tuple[tuple[str, bytes], ...]] = field(default_factory=list)

@@ -153,16 +153,18 @@ class _Rewound(Feed):
 
 
 _NOTHING_UNPACKED = "nothing in it can be unpacked"
+_ARCHIVE_NAME = re.compile(r"\.w?arc(\.\w+)?\Z", re.IGNORECASE)
 
 
 def why_no_archive(path: str) -> str:
-    """Why a file is none that `read` reads, or ""; "" also for an archive that is damaged or cannot be opened."""
+    """Why a file is none that `read` reads, or ""; "" also for an archive, by name, that is damaged or refused."""
     try:
         with open_input(path) as stream:
             name, reason, _ = detect(stream)
     except (OSError, InvalidArgument):
         return ""
-    return "" if name or reason.startswith(_NOTHING_UNPACKED) else reason
+    is_archive = name or reason.startswith(_NOTHING_UNPACKED) or _ARCHIVE_NAME.search(path)
+    return "" if is_archive else reason
 
 
 def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
@@ -189,7 +191,12 @@ def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
     if matches and (head.strip() or not damage):
         return min(matches)[1], "", feed
     if head.strip():
-        return "", f"not a {' or '.join((*FORMATS, *CONTAINERS))} file: it begins with {head.lstrip()[:40]!r}", feed
+        reason = f"not a {' or '.join((*FORMATS, *CONTAINERS))} file: it begins with {head.lstrip()[:40]!r}"
+        if head.startswith(b'{"options": '):
+            reason += "; name the manifest of an export in shards after --files-from"
+        elif head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+            reason += '; in JSON Lines the object of the first line needs a field "url"'
+        return "", reason, feed
     return "", f"{_NOTHING_UNPACKED}: {damage}" if damage else "the file is empty", feed
 
 

@@ -1,6 +1,8 @@
 """Which captures of a store are exported, and reading them.
 
-Rows come in row-key order, the captures of a row oldest first, so that a body precedes the visits that confirm it.
+A `Selection` says which: by row keys, times, verdicts, languages, notes and columns.  Rows come in row-key order, and
+the captures of a row oldest first, so that a body precedes the visits that confirm it.  Writers of formats take what
+`captures` yields; this file knows no format.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -170,6 +173,8 @@ class Selection:
 
 _UNSPACED: Final = "quality.unspaced_words > 0.5"
 """Most words are characters of a script without blanks."""
+_NO_ENDS: Final = "quality.scripts.thai > 0.5 or quality.scripts.lao > 0.5"
+"""The script has no punctuation at the ends of sentences."""
 _C4_TEXT: Final = ("quality.lorem_ipsum = false", "quality.curly_brackets = false")
 _GOPHER: Final = (
     "quality.words >= 50",
@@ -188,13 +193,17 @@ _GOPHER: Final = (
     *(f"quality.repeated_{n}_grams <= {20 - n}e-2" for n in range(5, 11)),
 )
 QUALITY_PRESETS: Final[Mapping[str, tuple[str, ...]]] = {
-    "c4": ("quality.c4_sentences >= 5", *_C4_TEXT),
+    "c4": (
+        f"quality.c4_sentences >= 5 or {_NO_ENDS}",
+        "quality.c4_sentences >= 5 or quality.long_lines >= 3",
+        *_C4_TEXT,
+    ),
     "gopher": _GOPHER,
     "fineweb": (
         *_GOPHER,
         f"quality.sentences >= 5 or {_UNSPACED}",
         *_C4_TEXT,
-        "quality.punctuated_lines > 0.12 or quality.scripts.thai > 0.5 or quality.scripts.lao > 0.5",
+        f"quality.punctuated_lines > 0.12 or {_NO_ENDS}",
         "quality.repeated_line_characters < 0.1",
         f"quality.short_lines < 0.67 or {_UNSPACED}",
     ),
@@ -203,9 +212,10 @@ QUALITY_PRESETS: Final[Mapping[str, tuple[str, ...]]] = {
 2020 (C4), Rae et al. 2021 (Gopher), Penedo et al. 2024 (FineWeb).
 
 C4 keeps lines that end in punctuation and have 3 words, and pages with 5 sentences in such lines; it judges lines, so
-the text that is exported still has the others.  Gopher asks English texts for English stop words; texts in another
-language are asked for those of Stopwords ISO, if it has a list.  FineWeb takes Gopher, C4 without the rule on the ends
-of lines, and three thresholds of its own.
+the text that is exported still has the others.  Texts in Thai and Lao, which have no such punctuation, are judged by
+the rule that mC4 (Xue et al. 2021) has in its place: 3 lines of 200 characters.  Gopher asks English texts for English
+stop words; texts in another language are asked for those of Stopwords ISO, if it has a list.  FineWeb takes Gopher, C4
+without the rule on the ends of lines, and three thresholds of its own.
 
 These are rules for languages that separate words.  For scripts that do not, FineWeb 2 (Penedo et al. 2025) allows mean
 word lengths from 1 on, leaves out the rule on short lines and those of C4, and asks Thai for no punctuation at the ends
@@ -250,6 +260,41 @@ def in_step(rows: Iterator[Row]) -> Callable[[bytes], tuple[Cell, ...]]:
         return row.cells if row is not None and row.row_key == row_key else ()
 
     return cells
+
+
+def notes_of(store: Store, selection: Selection) -> Callable[[bytes, int], dict[str, bytes]]:
+    """The notes of a capture, by the name of their annotator; call it in row-key order."""
+    cells = in_step(rows_with(store, selection, (capture.NOTE_FAMILY, b"")))
+
+    def notes(row_key: bytes, timestamp: int) -> dict[str, bytes]:
+        beside = (cell for cell in cells(row_key) if cell.timestamp == timestamp)
+        return {cell.qualifier.decode("utf-8", "replace"): cell.value for cell in beside}
+
+    return notes
+
+
+def rows_with(store: Store, selection: Selection, column: capture.Column) -> Iterator[Row]:
+    """Rows with cells of a column; from a value on that cannot be read each row by itself, without those."""
+    start, end = row_range(selection)
+    spec = ReadSpec((column[0],), column[1])
+    try:
+        for row in store.cells.scan(start=start, end=end, spec=spec):
+            start = row.row_key + b"\0"
+            yield row
+        return
+    except CorruptionError:
+        pass
+    for row in store.cells.scan(start=start, end=end, spec=spec._replace(keys_only=True)):
+        place = Place(row.row_key, *column)
+        read = store.unreadable.attempt(partial(store.cells.read_row, row.row_key, spec), place)
+        if read is not None:
+            yield read
+
+
+def lang_of(taken: Capture, notes: Mapping[str, bytes]) -> str:
+    """The language of a text: that of the note `lang`, which any program may have written, else as declared; or ""."""
+    noted = capture.decode_note(notes.get(capture.LANG_NOTE, b"{}")).get("lang")
+    return str(noted) if noted else taken.lang or ""
 
 
 def in_language(store: Store, wanted: str, **within: Any) -> Callable[[bytes, int | None], bool]:

@@ -1,8 +1,10 @@
 """An export in shards: files of about one size, each of them whole, and a manifest that says what is in them.
 
-The manifest is JSON Lines, and is written anew after each shard: first the options of the export, then a line for each
-shard, and at the end `{"complete": true}`.  A shard ends between two pages of the store, and the next one begins after
-its last page, so that no page is in two shards, and an export that was stopped goes on after its last whole shard.
+The manifest is JSON Lines: first the options of the export, then a line for each shard, and at the end
+`{"complete": true}`.  An object cannot be appended to, so it is written anew, after each of the first 200 shards, and
+then whenever it has grown by one percent; a process that is killed loses the shards of that percent.  A shard ends
+between two pages of the store, and the next one begins after its last page, so that no page is in two shards, and an
+export that was stopped goes on after its last whole shard.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, cast
 
 from docstore.archives.export import CountedStream, ExportReport, selected
@@ -86,27 +89,36 @@ class Shards:
     def write(self, store: Store, selection: Selection, write: Write) -> list[Finding]:
         """Write the shards that are not there yet; gives what could not be read."""
         unreadable: dict[Finding, None] = {}
+        if self.is_complete:
+            return []
         if not self.shards:
             total = sum(1 for _ in selected(store, selection)) if self._count else None
             self._head |= {"docstore": __version__, "captures": total}
             self._save()
         # Of which pages one is written is decided once, before the first shard of this run.
-        keep = survivors(store, selection).keeps if selection.collapse and not self.is_complete else None
-        while not self.is_complete:
-            unreadable.update(dict.fromkeys(self._write_next(selection, keep, write).unreadable))
-            if not self.shards:
-                break  # nothing matches
-            self._save()
+        keep = survivors(store, selection).keeps if selection.collapse else None
+        try:
+            while not self.is_complete:
+                unreadable.update(dict.fromkeys(self._write_next(selection, keep, write).unreadable))
+                if not self.shards:
+                    break  # nothing matches
+                if not self.is_complete and len(self.shards) % max(1, len(self.shards) // 100) == 0:
+                    self._save()
+        finally:
+            if self.shards:
+                self._save()
         return list(unreadable)
 
     def _write_next(self, selection: Selection, keep: Keep, write: Write) -> ExportReport:
         name = self._name(len(self.shards))
         after = bytes.fromhex(self.shards[-1]["last_row_key"]) if self.shards else b""
         last_row_key, captures, is_last, report = b"", 0, True, ExportReport()
+        most = self._most_captures()
 
         def takes(row_key: bytes) -> bool:
             nonlocal last_row_key, captures, is_last
-            if captures and row_key != last_row_key and self._is_full(stream.written_bytes, captures):
+            is_full = captures >= most if self._shard_bytes is None else stream.written_bytes >= self._shard_bytes
+            if captures and row_key != last_row_key and is_full:
                 is_last = False
                 return False
             last_row_key = row_key
@@ -131,13 +143,13 @@ class Shards:
             self.shards.append(line)
         return report
 
-    def _is_full(self, written_bytes: int, captures: int) -> bool:
-        if self._shard_bytes is not None:
-            return written_bytes >= self._shard_bytes
-        assert self._count is not None
+    def _most_captures(self) -> float:
+        """How many captures fill the next shard, if their number decides; the last one takes all that is left."""
         number = len(self.shards) + 1
+        if self._count is None or number >= self._count:
+            return inf
         before = sum(shard["captures"] for shard in self.shards)
-        return number < self._count and before + captures >= self._head["captures"] * number // self._count
+        return float(self._head["captures"] * number // self._count - before)
 
     def _save(self) -> None:
         lines = [self._head, *self.shards, *([{"complete": True}] if self.is_complete else [])]

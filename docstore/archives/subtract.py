@@ -41,8 +41,8 @@ def only_in_b(store: DocumentStore, kinds: Collection[VerdictKind]) -> set[tuple
         store: into which A, then B were written, under these labels.
         kinds: verdicts by which a page counts as one of A.
     """
-    kernel = kernel_of(store.opened)
-    queries = IndexQueries(store.opened, store.table)
+    kernel = kernel_of(store.backend)
+    queries = IndexQueries(store.backend, store.table)
     kept: set[tuple[bytes, int]] = set()
     everything = captures(store, Selection(versions=None), ("dedup", "http"), without_bodies=True)
     for row_key, of_row in groupby(everything, key=lambda read: read[0].row_key):

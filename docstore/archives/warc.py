@@ -70,6 +70,7 @@ _HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
 """An empty line, or the next record: so the end of a broken header is not searched in the whole file."""
 _EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n\Z")
 _LINE_END = re.compile(rb"\n")
+_RECORD_END = b"\r\n\r\n"
 _BLANK_END = re.compile(rb"(?:\r?\n){0,2}\Z")
 """The two line ends between a record and the next one."""
 _KNOWN_VERSION = re.compile(rb"WARC/(?:0\.1[78]|1\.[01])", re.IGNORECASE)
@@ -288,6 +289,13 @@ class RecordReader:
             return SkippedEntry(header.skipped, offset)
         source.seek(block_start)
         block = source.take(header.length)
+        is_repaired = False
+        if confirmed and after - end > len(_RECORD_END) and has_status_line(block):
+            # White space at the end of a page looks like what follows a record.
+            declared = http_length(block)
+            if declared is not None and header.length < declared <= after - len(_RECORD_END) - block_start:
+                source.seek(block_start)
+                block, is_repaired = source.take(declared), True
         source.seek(after)
         if confirmed and self._shares_member():
             self._is_unconfirmed = False
@@ -297,6 +305,8 @@ class RecordReader:
             # So that a long block is in memory once, not twice, while it is decoded.
             source.discard()
         entry, is_whole = self._built(header, block, offset)
+        if is_repaired and isinstance(entry, PageEntry):
+            return replace(entry, is_repaired=True)
         if confirmed and self._keeps_encoded:
             entry = _with_record(entry, header, block)
         if confirmed or is_whole or _digest_agrees(header, block):
@@ -412,7 +422,7 @@ class RecordReader:
         if is_whole:
             return entry
         reason = f"record of {header.length} bytes ends after {block_bytes}, where the next begins"
-        return self._salvaged(header, block.removesuffix(b"\r\n\r\n"), offset, reason)
+        return self._salvaged(header, block.removesuffix(_RECORD_END), offset, reason)
 
     def _skip_long(self, header: _Header, offset: int) -> Entry:
         """Skip a record that is too long for memory; if its length is wrong, a record may begin inside it."""
@@ -444,8 +454,8 @@ class RecordReader:
             source.discard()
             passed += step
         reason = (
-            f"record of {header.length} bytes, more than the limit of {self._body_limit_bytes} for a body and "
-            f"{HEADER_LIMIT_BYTES} for its header{bomb}"
+            f"record of {header.length} bytes, more than the limit of {self._body_limit_bytes} for a body "
+            f"(max_body_bytes) and {HEADER_LIMIT_BYTES} for its header{bomb}"
         )
         return SkippedEntry(header.skipped, offset) if header.skipped else DamagedEntry(offset, reason)
 

@@ -1,8 +1,13 @@
-"""Ingest pages from archives, and export them."""
+"""The commands `ingest`, `export` and `subtract`, which read pages from archives and write them to archives.
+
+They read the arguments, call `docstore.archives`, and print its reports.  Records that could not be read
+are printed with their places, and change the exit code; they end no run.
+"""
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import sys
 import tempfile
@@ -10,6 +15,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
+
+import zstandard
 
 from docstore.archives.export import (
     SOFTWARE,
@@ -22,12 +29,12 @@ from docstore.archives.export import (
 )
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.locations import found, is_url, listed, open_output
-from docstore.archives.selection import QUALITY_PRESETS, Selection, survivors
+from docstore.archives.selection import QUALITY_PRESETS, NoteCondition, Selection, survivors
 from docstore.archives.shards import Shards
 from docstore.archives.subtract import BESIDE_MICROS, SET_A, SET_B, only_in_b
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
-from docstore.cli import answers, output
+from docstore.cli import output, render
 from docstore.cli.opening import open_in
 from docstore.cli.store_commands import PARQUET
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
@@ -149,7 +156,7 @@ def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
 def _print_errors(report: IngestReport) -> None:
     for error in report.errors[:SHOWN_ERRORS]:
         url = f" ({output.shown_url(error.url)})" if error.url else ""
-        reason = output.with_options(error.reason, ("any_time",))
+        reason = output.with_options(error.reason, ("any_time", "max_body_bytes"))
         output.note(f"{error.file} at offset {error.offset}: {reason}{url}")
     if report.error_count > SHOWN_ERRORS:
         output.note(f"{report.error_count - SHOWN_ERRORS} more; --json lists them")
@@ -159,7 +166,7 @@ def _print_errors(report: IngestReport) -> None:
         more = f" and {count - SHOWN_FILES} more (--json lists them with reasons)" if count > SHOWN_FILES else ""
         files = "1 file that is no archive" if count == 1 else f"{count} files that are no archives"
         output.note(f"passed over {files}: {names}{more}")
-    answers.note_unreadable(report.unreadable)
+    render.note_unreadable(report.unreadable)
     if report.unresolved:
         revisits = "revisit" if report.unresolved == 1 else "revisits"
         output.note(
@@ -179,11 +186,15 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
     for name in ("known", "rejected", "repaired", "records"):
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
-    lines += [
-        (f"verdict {kind}", output.Styled(output.share(count, report.pages), answers.KIND_COLOURS[VerdictKind(kind)]))
-        for kind, count in report.verdicts.items()
-    ]
-    lines += [(f"previous {word}", output.share(count, report.pages)) for word, count in report.previous.items()]
+    if report.pages:
+        lines += [
+            (
+                f"verdict {kind}",
+                output.Styled(output.share(count, report.pages), render.KIND_COLOURS[VerdictKind(kind)]),
+            )
+            for kind, count in report.verdicts.items()
+        ]
+        lines += [(f"previous {word}", output.share(count, report.pages)) for word, count in report.previous.items()]
     lines += [(f"skipped {reason}", str(count)) for reason, count in report.skipped.items()]
     if report.error_count:
         lines.append(("errors", str(report.error_count)))
@@ -300,12 +311,13 @@ def run_export(args: argparse.Namespace) -> int:
         files = f" in {len(shards.shards)} files" if in_shards else ""
         bodies = f", {output.size(report.body_bytes)} of bodies," if report.body_bytes else ""
         output.line(f"wrote {report.captures} {pages}{bodies}{files} to {target}{which}")
-    answers.note_unreadable(report.unreadable)
+    render.note_unreadable(report.unreadable)
     if is_partial:
         return EXIT_RECORDS_SKIPPED
     if not report.captures:
-        without = "; notes are written by `docstore annotate`" if args.where or args.quality else ""
-        output.note(f"no capture matches{without}")
+        notes = sorted({one.note for some in _conditions(args) for one in NoteCondition.alternatives(some)})
+        without = f"; `docstore annotate {' '.join(notes)}` writes the notes that --where and --quality ask for"
+        output.note(f"no capture matches{without if notes else ''}")
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
 
 
@@ -331,13 +343,19 @@ def _write(
         return arrow.write_parquet(
             store, stream, selection, layout=layout, columns=columns, group_bytes=group_bytes, **how
         )
-    writer = WRITERS[args.format](stream, args.body)
-    if args.markdown:
-        writer = JsonLinesExport(stream, bodies=args.body, markdown=True)
-    if index is not None:
-        writer = WarcExport(stream, SOFTWARE, index.add)
-    texts = args.format in ("jsonl", "wacz")
-    return export(store, writer, selection, texts=texts, keep_encoded=args.keep_encoded, **how)
+    with ExitStack() as packed:
+        if args.format in ("jsonl", "trecweb") and args.output.endswith(".gz"):
+            # Without a name and a time in its head, the same pages give the same file.
+            stream = packed.enter_context(gzip.GzipFile("", "wb", 6, stream, mtime=0))
+        elif args.format in ("jsonl", "trecweb") and args.output.endswith(".zst"):
+            stream = packed.enter_context(zstandard.ZstdCompressor().stream_writer(stream, closefd=False))
+        writer = WRITERS[args.format](stream, args.body)
+        if args.markdown:
+            writer = JsonLinesExport(stream, bodies=args.body, markdown=True)
+        if index is not None:
+            writer = WarcExport(stream, SOFTWARE, index.add)
+        texts = args.format in ("jsonl", "wacz")
+        return export(store, writer, selection, texts=texts, keep_encoded=args.keep_encoded, **how)
 
 
 def _conditions(args: argparse.Namespace) -> tuple[str, ...]:
@@ -395,7 +413,7 @@ def run_subtract(args: argparse.Namespace) -> int:
         output.line(f"wrote {read['kept']} of {read['b']} captures of {args.b} that are not in {args.a}")
     for partial in reports:
         _print_errors(partial)
-    answers.note_unreadable(report.unreadable)
+    render.note_unreadable(report.unreadable)
     if report.unreadable or any(partial.is_partial for partial in reports):
         return EXIT_RECORDS_SKIPPED
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND

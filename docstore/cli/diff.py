@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from docstore.cli import answers, output
+from docstore.cli import output, render
 from docstore.cli.opening import open_named
 from docstore.model import keys
 from docstore.model.analysis import BITS
@@ -106,7 +106,7 @@ def _print(args: argparse.Namespace, first: Document, second: Document, schema: 
         changes = [{"change": str(piece.change), "text": piece.text} for piece in shown]
         output.json_line({"pages": _pages(first, second), "similarity": similarity, "changes": changes})
         return
-    output.line(f"similarity {answers.similarity(similarity)}")
+    output.line(f"similarity {render.similarity(similarity)}")
     for mark, colour, page in (("-", "red", first), ("+", "green", second)):
         output.styled_line(
             [output.Styled(f"{mark} {output.shown_url(page.url)} as of {output.iso(page.timestamp)}", colour)], 2
@@ -160,7 +160,7 @@ def _equality(same: bool | None) -> str:
 
 
 def _share(value: float | None) -> str:
-    return output.NOTHING if value is None else answers.similarity(value)
+    return output.NOTHING if value is None else render.similarity(value)
 
 
 def _shown(pieces: Iterable[Piece], *, all_blocks: bool) -> list[Piece]:
@@ -211,7 +211,7 @@ def print_explanation(document: Document, capture: Capture, extractor: str, *, a
         ("main text", f"{kept} of {len(blocks)} blocks, {len(main)} of {len(visible)} characters"),
     ]
     if capture.shown_verdict is not None:
-        rows.append(("verdict", answers.verdict_words(capture.shown_verdict)))
+        rows.append(("verdict", render.verdict_words(capture.shown_verdict)))
     rows += [("left out", words) for words in left_out(blocks)]
     rows += [("in doubt", doubt) for doubt in reasons]
     output.table(rows)

@@ -1,4 +1,8 @@
-"""`docstore dups`: pages similar to a page, known duplicates, rejected captures, and rejected pages to fetch again."""
+"""The command `docstore dups`: pages similar to a page, known duplicates, and rejected captures.
+
+The store finds them; this file chooses the question from the arguments and prints a line or a JSON object for each
+answer.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from docstore.cli import answers, arguments, output
+from docstore.cli import arguments, output, render
 from docstore.cli.opening import open_named
 from docstore.cli.page_commands import DEFAULT_LIMIT
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
@@ -69,7 +73,7 @@ def run_dups(args: argparse.Namespace) -> int:
             document = store.get(page, families=())
             if document is None:
                 rejected = rejection_of(store.history(page), None)
-                what = f"no page {output.shown_url(page)}" if rejected is None else answers.rejected_words(rejected)
+                what = f"no page {output.shown_url(page)}" if rejected is None else render.rejected_words(rejected)
                 output.note(f"{what}; use --file for a page that is not in the store")
                 return EXIT_NOTHING_FOUND
             timestamp = document.timestamp
@@ -101,7 +105,7 @@ def _pair(pair: SimhashPair) -> Shown:
 
 def _known(known: KnownDuplicate) -> Shown:
     urls = (output.shown_url(known.url), output.shown_url(known.of_url))
-    row = (known.kind, answers.similarity(known.similarity), output.iso(known.timestamp), *urls)
+    row = (known.kind, render.similarity(known.similarity), output.iso(known.timestamp), *urls)
     return row, asdict(known)
 
 
@@ -135,7 +139,7 @@ def _similar(similar: Similar, timestamp: int | None) -> Shown:
     age = _age(similar, timestamp)
     row = (
         kind,
-        answers.similarity(similarity),
+        render.similarity(similarity),
         output.iso(similar.timestamp),
         age or output.NOTHING,
         output.shown_url(similar.url),
@@ -146,7 +150,7 @@ def _similar(similar: Similar, timestamp: int | None) -> Shown:
 def _rejected(rejected: tuple[str, int, Verdict]) -> Shown:
     url, timestamp, verdict = rejected
     urls = (output.shown_url(url), output.shown_url(verdict.of_url))
-    row = (str(verdict.kind), answers.similarity(verdict.similarity), output.iso(timestamp), *urls)
+    row = (str(verdict.kind), render.similarity(verdict.similarity), output.iso(timestamp), *urls)
     return row, {"url": url, "timestamp": output.iso(timestamp), "verdict": asdict(verdict)}
 
 

@@ -103,6 +103,6 @@ def _warn(store: DocumentStore) -> None:
     for lost in store.lost:
         if not lost.url:
             output.note(f"warning: {lost.what}; see `docstore check`")
-    if store.opened.set_aside:
-        names = ", ".join(record.name for record in store.opened.set_aside[:10])
+    if store.backend.set_aside:
+        names = ", ".join(record.name for record in store.backend.set_aside[:10])
         output.note(f"warning: records that no row names are in {names}; see `docstore check`")

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from docstore.cli import answers, arguments, output
+from docstore.cli import arguments, output, render
 from docstore.cli.opening import open_in, open_named
 from docstore.cli.page_commands import SHOWN_CHARACTERS
 from docstore.model import keys
@@ -65,7 +65,7 @@ def run_put(args: argparse.Namespace) -> int:
     if hidden:
         what = "this capture" if hidden == "capture" else "the body of this capture"
         output.note(f"a GC policy of the store hides {what} already; `docstore history URL` lists what it keeps")
-    output.answer(args, result.asdict() | {"hidden": hidden}, answers.put_words(result))
+    output.answer(args, result.asdict() | {"hidden": hidden}, render.put_words(result))
     return EXIT_OK
 
 
@@ -163,7 +163,7 @@ def _print_snippets(args: argparse.Namespace, store: Store, urls: list[str]) -> 
         if args.json:
             output.json_line(snippet.asdict())
             continue
-        shown = answers.snippet_pieces(snippet, html=args.html)
+        shown = render.snippet_pieces(snippet, html=args.html)
         output.styled_line([f"{output.shown_url(url)}\t", *shown] if len(urls) > 1 else shown)
     return EXIT_OK if shown_count else EXIT_NOTHING_FOUND
 
@@ -208,7 +208,7 @@ def _note_rejected(args: argparse.Namespace, store: Store, url: str) -> bool:
         output.json_line({"url": rejected.url, **rejected.newest.asdict()})
     gone = "that page is gone or has changed, fetch this page again"
     hint = gone if args.follow_duplicates else "--follow-duplicates shows that page"
-    output.note(f"{answers.rejected_words(rejected)}; {hint}")
+    output.note(f"{render.rejected_words(rejected)}; {hint}")
     return True
 
 
@@ -232,15 +232,15 @@ def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
             continue
         count += 1
         if args.json:
-            output.json_line(answers.cell_fields(cell))
+            output.json_line(render.cell_fields(cell))
         elif qualifier:
-            output.write_bytes(cell.value if answers.is_text(cell.value) else f"{cell.value.hex()}\n".encode())
+            output.write_bytes(cell.value if render.is_text(cell.value) else f"{cell.value.hex()}\n".encode())
         else:
-            value = cell.value.decode() if answers.is_text(cell.value) else cell.value.hex()
-            words = (answers.text_of(cell.qualifier), output.iso(cell.timestamp), value)
+            value = cell.value.decode() if render.is_text(cell.value) else cell.value.hex()
+            words = (render.text_of(cell.qualifier), output.iso(cell.timestamp), value)
             output.line("\t".join(output.one_line(word) for word in words))
     if not count:
-        wanted = f"{family}:{answers.text_of(qualifier)}"
+        wanted = f"{family}:{render.text_of(qualifier)}"
         output.note(f"{output.shown_url(url)} has no cell {wanted}")
     return EXIT_OK if count else EXIT_NOTHING_FOUND
 
@@ -274,8 +274,8 @@ def _row(document: Document) -> tuple[str, ...]:
         return when, status, output.NOTHING, "visit", output.NOTHING
     previous = str(stored.previous)
     if previous == "changed":
-        previous += f" {answers.similarity(stored.previous_similarity)}"
-    return when, status, previous, stored.stored, answers.verdict_words(shown)
+        previous += f" {render.similarity(stored.previous_similarity)}"
+    return when, status, previous, stored.stored, render.verdict_words(shown)
 
 
 # --- docstore scan
@@ -322,8 +322,8 @@ def _bound(text: str | None) -> bytes | None:
 
 def _print_row(args: argparse.Namespace, row: Row) -> None:
     if args.json:
-        fields: dict[str, object] = {"url": row.url, "row_key": answers.text_of(row.row_key)}
-        fields["cells"] = [answers.cell_fields(cell, value=not args.keys_only) for cell in row.cells]
+        fields: dict[str, object] = {"url": row.url, "row_key": render.text_of(row.row_key)}
+        fields["cells"] = [render.cell_fields(cell, value=not args.keys_only) for cell in row.cells]
         output.json_line(fields)
         return
     if args.keys_only:
@@ -331,10 +331,10 @@ def _print_row(args: argparse.Namespace, row: Row) -> None:
         return
     for cell in row.cells:
         if args.whole:
-            shown = output.one_line(answers.text_of(cell.value))
+            shown = output.one_line(render.text_of(cell.value))
         else:
-            shown = output.cut(answers.value_words(cell.value), SHOWN_CHARACTERS)
-        column = output.one_line(f"{cell.family}:{answers.text_of(cell.qualifier)}")
+            shown = output.cut(render.value_words(cell.value), SHOWN_CHARACTERS)
+        column = output.one_line(f"{cell.family}:{render.text_of(cell.qualifier)}")
         output.line("\t".join((output.shown_url(row.url), column, output.iso(cell.timestamp), shown)))
 
 
@@ -392,7 +392,7 @@ def _what(args: argparse.Namespace) -> str:
         return f"family {args.family} of "
     if args.column is not None:
         family, qualifier = args.column
-        return f"{family}:{answers.text_of(qualifier)} of "
+        return f"{family}:{render.text_of(qualifier)} of "
     return ""
 
 
@@ -434,7 +434,7 @@ def run_key(args: argparse.Namespace) -> int:
         row_key = arguments.row_key_bytes(args.row_key)
         url = keys.url_of(row_key)
     variants = keys.variants(url)
-    shown = answers.text_of(row_key)
+    shown = render.text_of(row_key)
     lines = [("url", url), ("row key", shown), *(("variant", variant) for variant in variants)]
     output.answer(args, {"url": url, "row_key": shown, "variants": variants}, lines)
     return EXIT_OK

@@ -318,9 +318,10 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
 EXPORT_DESCRIPTION = """\
 Write pages as WARC 1.1 (gzip, one member a record; captures with the same bytes
 become revisit records), as WACZ (such a WARC with index, page list and digests
-in one file), as TREC Web with document numbers, as JSON Lines with title, text
-and verdict, or as Parquet.  `docstore ingest` reads WARC, WACZ, TREC Web, JSON
-Lines with --body and the layout `full` of Parquet back to the same pages.
+in one file), as TREC Web with document numbers, as JSON Lines with title, text,
+verdict and notes, or as Parquet.  `docstore ingest` reads WARC, WACZ, TREC Web,
+JSON Lines with --body and the layout `full` of Parquet back to the same pages.
+JSON Lines and TREC Web are packed if the name of FILE ends in .gz or .zst.
 --cdxj writes the index with which pywb and other tools find
 records in the WARC file; it has offsets in that file, so both are written by
 one run.  --keep-encoded writes records that `ingest --keep-encoded` kept as

@@ -1,4 +1,8 @@
-"""Make a store, copy it, back it up, restore it and serve it."""
+"""The commands `init`, `copy`, `backup`, `restore` and `serve`: making a store, copying it and serving it.
+
+They read the arguments, call the store, and print its reports.  Families and policies of garbage collection are parsed
+here, because only `init` takes them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docstore.backends import names_server, store_exists
-from docstore.cli import answers, arguments, output
+from docstore.cli import arguments, output, render
 from docstore.cli.opening import open_files, open_in, open_named, refuse_other_backend
 from docstore.cli.store_commands import LOOPBACK
 from docstore.model.capture import BODY
@@ -130,7 +134,7 @@ def run_copy(args: argparse.Namespace) -> int:
     if args.json:
         output.json_line(report.asdict())
     else:
-        answers.note_unreadable(report.unreadable)
+        render.note_unreadable(report.unreadable)
         for url in report.differing[:10]:
             output.note(f"differs: {output.shown_url(url)}")
         output.table(_lines(report))

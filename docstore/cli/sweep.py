@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from docstore.cli import answers, output
+from docstore.cli import output, render
 from docstore.cli.opening import open_files, open_in
 from docstore.model.errors import EXIT_OK
 from docstore.store import DocumentStore
@@ -62,7 +62,7 @@ def run_sweep(args: argparse.Namespace) -> int:
     if args.json:
         output.json_line(report.asdict())
     else:
-        answers.note_unreadable(report.unreadable)
+        render.note_unreadable(report.unreadable)
         output.table(_lines(report, dry_run=args.dry_run, applies=args.apply is not None))
     return EXIT_OK
 

@@ -1,4 +1,7 @@
-"""Maintain a store: check it, compact it, salvage its records, rebuild its rows."""
+"""The commands `check`, `compact`, `tool salvage` and `tool rebuild`, which maintain a store.
+
+They read the arguments, call the store, and print what it found or did.  What is damaged changes the exit code.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docstore.attach import open_or_attach
-from docstore.cli import answers, output
+from docstore.cli import output, render
 from docstore.cli.opening import open_in, refuse_other_backend
 from docstore.cli.store_commands import TEXTS_WITHOUT_BODIES
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
@@ -18,7 +21,7 @@ from docstore.model.types import Page
 from docstore.reports import check
 from docstore.storage.reports import CompactionReport, Finding
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 
 if TYPE_CHECKING:
     from docstore.attach import Store
@@ -35,7 +38,7 @@ def run_check(args: argparse.Namespace) -> int:
         if args.read_only:
             raise InvalidArgument("--accept-loss writes to the store; omit --read-only")
         refuse_other_backend(args.store, "only a directory has segments")
-        Layout(args.store).open(create=False, schema=None, accept_loss=True).close()
+        StoreDirectory(args.store).open(create=False, schema=None, accept_loss=True).close()
     count = 0
     with ExitStack() as stack:
         store = open_or_attach(args.store, read_only=not (args.acknowledge or args.repair))
@@ -58,7 +61,7 @@ def run_check(args: argparse.Namespace) -> int:
                 output.json_line(asdict(problem))
             else:
                 output.styled_line([f"{problem}; {problem.remedy}"], 2)
-        for remark in store.opened.remarks() if isinstance(store, DocumentStore) else ():
+        for remark in store.backend.remarks() if isinstance(store, DocumentStore) else ():
             output.note(f"{remark}; {remark.remedy}")
         if args.acknowledge:
             store.acknowledge_lost()
@@ -73,7 +76,7 @@ def run_check(args: argparse.Namespace) -> int:
 def _checked(store: Store, sample: float, on_row: Callable[[int], None] | None) -> Iterator[Finding]:
     """The problems of a check, by this process or by the server that holds the store."""
     if isinstance(store, DocumentStore):
-        yield from check.check(store.opened, on_row, sample)
+        yield from check.check(store.backend, on_row, sample)
         return
     given = {"sample": sample}
     result = store.run_job("check", given, dict[str, Any], on_row and (lambda _stage, done, _total: on_row(done)))
@@ -94,7 +97,7 @@ def run_compact(args: argparse.Namespace) -> int:
     if args.json:
         output.json_line(report.asdict())
     else:
-        answers.note_unreadable(report.unreadable)
+        render.note_unreadable(report.unreadable)
         if report.advice:
             output.table(_lines_of_cells(report))
             for sentence in report.advice:

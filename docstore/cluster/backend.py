@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from docstore.cluster.client import Client, messages
 from docstore.cluster.coding import BARE, CLAIM, FAMILIES, LARGE, SPLITS, WRITERS
@@ -103,7 +103,7 @@ class HBaseBackend:
         from docstore.cluster.writer import HBaseWriter  # loads the detector, which reading does not need
 
         assert isinstance(committer, SlotCommitter)
-        return HBaseWriter(cast("Backend", self), self.engine, self.rows, table, committer, clock)
+        return HBaseWriter(self, self.engine, self.rows, table, committer, clock)
 
     def overlay(self) -> Backend:
         raise InvalidArgument("a store on HBase has no dry run: write to a store in a directory instead")
@@ -232,8 +232,8 @@ _ADDRESS = re.compile(r"hbase://([^/]+)/([A-Za-z0-9_]+)/?")
 _META = "meta"
 
 
-class Layout:
-    """A store at an address such as `hbase://host:9090,other:9090/namespace`.
+class HBaseLocation:
+    """A `Location` of the port: a store at an address such as `hbase://host:9090,other:9090/namespace`.
 
     Args:
         address: of the store.
@@ -258,6 +258,10 @@ class Layout:
         """Whether there is a store at the address."""
         with Client(self._gateways) as client:
             return self._has_tables(client) and self._schema(HBaseEngine(client, self._namespace, b"")) is not None
+
+    def server(self) -> str:
+        """See `Location`: HBase has no lock, and any number of processes may open the store."""
+        return ""
 
     def _has_tables(self, client: Client) -> bool:
         return client.has_table(self._namespace, _META)

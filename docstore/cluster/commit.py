@@ -29,9 +29,9 @@ from docstore.cluster.coding import encode_cell
 from docstore.cluster.engine import HBaseEngine, new_generation
 from docstore.cluster.protocol import SLOT, Running, claim, claim_name, fill, slot_name
 from docstore.cluster.values import CellValues
+from docstore.model.capture import PagePointer
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.format import COUNTS_FOLDED_ROW, COUNTS_ROW
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Durability, RowMutations, SetCell
 from docstore.storage.engine import Engine, Plan
 from docstore.storage.port import Follower

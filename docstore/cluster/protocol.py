@@ -37,8 +37,8 @@ from docstore.cluster.client import (
 )
 from docstore.cluster.coding import CLAIM as CLAIM_FAMILY
 from docstore.cluster.coding import CLAIMS_TABLE, WRITERS, encode_key
+from docstore.model.capture import PagePointer
 from docstore.model.errors import CommitUnknown
-from docstore.model.pointers import PagePointer
 
 SLOT: Final = "slot"
 """Column of a page's row: the token of the attempt that filled it, or a fence."""

@@ -47,11 +47,11 @@ from docstore.cluster.commit import COUNTS_FAMILY, TAKEN, TOTALS, fold_shared
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import CLAIM as CLAIM_COLUMN
 from docstore.cluster.protocol import CLAIMS, CheckAndMutate, slot_pointer
-from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, Pages, PostingUpkeep
+from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, PostedPages, PostingUpkeep
 from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owner, cell_named, chunks_named
+from docstore.model.capture import PagePointer
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_ROW, PURGED_ROW
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Condition, DeleteCells, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.captures import CaptureRecord, capture_of, without_body
 from docstore.storage.reports import CompactionReport, Progress
@@ -141,7 +141,7 @@ class StoreUpkeep:
         self._clock = clock
         session = os.urandom(8)
         self._requests = engine.requests(durability)
-        self._pages = Pages(engine, durability, session)
+        self._pages = PostedPages(engine, durability, session)
         self._postings = PostingUpkeep(client, engine, self._pages, durability, session)
         self._chunks = chunks
         self.report = CompactionReport("fast", dry_run)

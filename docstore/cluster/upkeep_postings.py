@@ -37,7 +37,7 @@ from docstore.cluster.coding import (
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, slot_name
 from docstore.dedup.index import BUCKET_LIMIT, FAMILY, TABLE, posted_page
-from docstore.model.capture import CHECKSUM
+from docstore.model.capture import CHECKSUM, PagePointer, body_head
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import (
     CAPTURE_CONFIRMED,
@@ -49,7 +49,6 @@ from docstore.model.format import (
     POSTING_PAYLOAD_DIGEST,
     POSTING_TEXT,
 )
-from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import Cell, DeleteRow, Durability, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import capture_of
@@ -102,7 +101,7 @@ class PostingUpkeep:
         self,
         client: Client,
         engine: HBaseEngine,
-        pages: Pages,
+        pages: PostedPages,
         durability: Durability,
         session: bytes,
     ) -> None:
@@ -290,7 +289,7 @@ Target: TypeAlias = tuple[PagePointer, bytes]
 """The page of a posting or a claim, and the beginning of its body's checksum; b"" for any."""
 
 
-class Pages:
+class PostedPages:
     """Pages of a store that other processes write.
 
     Args:

@@ -26,6 +26,7 @@ from docstore.cluster.client import Client, HBaseCell, delete_columns, delete_fa
 from docstore.cluster.coding import CHUNKS_TABLE, LARGE
 from docstore.cluster.engine import HBaseEngine
 from docstore.compiled import docstore_native
+from docstore.model.capture import PagePointer
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -38,7 +39,6 @@ from docstore.model.format import (
     RECORD_RELATED_BYTES,
     RECORD_VALUE,
 )
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import NewValue, StoredValue, value_name
 from docstore.storage.engine import Engine

@@ -18,9 +18,8 @@ from docstore.dedup.comparable import REASON_BLANK, status_class
 from docstore.dedup.index import POINTER_SLICE, TEXT_ROW, first_rows, index_query, titled_row
 from docstore.dedup.index import TABLE as POSTINGS
 from docstore.model.analysis import Analysis
-from docstore.model.capture import STORED_BODY
+from docstore.model.capture import STORED_BODY, PagePointer, text_number
 from docstore.model.format import CAPTURE_FAMILY, TEXT_NUMBER_BYTES
-from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import PutResult, ReadSpec, RowMutations, VerdictKind
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend
@@ -36,7 +35,7 @@ class HBaseWriter:
     """See `GroupWriter`.
 
     Args:
-        opened: the backend.
+        backend: the backend.
         engine: its engine, which reads ahead.
         texts: its index of texts.
         table: of pages.
@@ -46,7 +45,7 @@ class HBaseWriter:
 
     def __init__(
         self,
-        opened: Backend,
+        backend: Backend,
         engine: HBaseEngine,
         texts: RowIndex,
         table: Table,
@@ -56,8 +55,8 @@ class HBaseWriter:
         self._engine = engine
         self._texts = texts
         self._committer = committer
-        self._view = View(opened, table, clock, caches=True)
-        self._encoder = Encoder(opened.values, self._view)
+        self._view = View(backend, table, clock, caches=True)
+        self._encoder = Encoder(backend.values, self._view)
         committer.followers.add(self._view.follow)
 
     def write(
@@ -100,7 +99,7 @@ class HBaseWriter:
         near = [analysis for analysis in analyses if analysis.text_checksum and len(analysis.band_keys)]
         postings = first_rows(analyses) + self._texts.first_rows(map(index_query, near))
         self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, postings, POINTER_SLICE))
-        view.begin(pages)
+        view.read_ahead(pages)
         self._texts.read_ahead(map(index_query, near), view.postings)
         pointers = self._candidates(analyses, near)
         for page in judged:

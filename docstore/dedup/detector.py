@@ -56,17 +56,19 @@ from docstore.model.capture import (
     TEXT_CHECKSUM,
     TITLE,
     Column,
+    PagePointer,
     StoredVerdict,
+    body_head,
     decode_sketch,
+    text_number,
 )
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
-from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
 from docstore.storage.cache import Memory
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Values
-from docstore.storage.table import Table
+from docstore.storage.table import CaptureRows
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, through_moves
 
@@ -127,7 +129,7 @@ class StoredPages:
 
     postings = NOTHING_NEW
 
-    def __init__(self, table: Table, values: Values) -> None:
+    def __init__(self, table: CaptureRows, values: Values) -> None:
         self._table = table
         self._values = values
 

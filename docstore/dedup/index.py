@@ -33,6 +33,7 @@ from docstore.compiled import docstore_native
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.kernel import posting_rows
 from docstore.model.analysis import BANDS, Analysis
+from docstore.model.capture import PagePointer, body_head, normal_digest, text_number
 from docstore.model.format import (
     POSTING_BODY,
     POSTING_DOCNO,
@@ -41,7 +42,6 @@ from docstore.model.format import (
     TEXT_NUMBER_BYTES,
     TIMESTAMP_MAX,
 )
-from docstore.model.pointers import PagePointer, body_head, normal_digest, text_number
 from docstore.model.sets import Keys, Numbers
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache, Memory

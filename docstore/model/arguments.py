@@ -100,3 +100,21 @@ def checked(method: Callable[_P, _T]) -> Callable[_P, _T]:
         return method(*args, **kwargs)
 
     return call
+
+
+def checked_names(payload_digest: str, docno: str, limit: int | None) -> None:
+    """Check the arguments of `find`.
+
+    Raises:
+        InvalidArgument: neither name is given, one is not a storable text, or the limit is below 1.
+    """
+    try:
+        "".join((payload_digest, docno)).encode("utf-8", "surrogateescape")
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InvalidArgument(
+            f"payload_digest and docno must be str, without surrogates other than those of surrogateescape: {error}"
+        ) from error
+    if not payload_digest and not docno:
+        raise InvalidArgument("find needs a payload_digest or a docno")
+    if limit is not None and limit < 1:
+        raise InvalidArgument(f"limit must be at least 1, not {limit}")

@@ -6,6 +6,7 @@ in a scan are decimal ASCII.  Pure functions: nothing here reads a store, or dec
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +15,7 @@ import msgpack
 from blake3 import blake3
 
 from docstore.compiled import docstore_native
-from docstore.model.errors import CorruptionError, UnsupportedFormat
+from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.model.format import (
     HEADER_LOWER_CASE,
     HEADER_NAMES,
@@ -22,13 +23,14 @@ from docstore.model.format import (
     INLINE_LIMIT_BYTES,
     SCHEME_SIMHASH64_1,
     SKETCH_BYTES,
+    TEXT_NUMBER_BYTES,
+    TIMESTAMP_MAX,
     VALUE_INLINE,
     VERDICT_KINDS,
     VERDICT_PREVIOUS,
     VERDICT_STORED,
 )
 from docstore.model.keys import host_of, url_of
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers, Page, Previous, Verdict, VerdictKind
 
 if TYPE_CHECKING:  # numpy stays out of the read path
@@ -82,6 +84,8 @@ VERDICT = ("dedup", b"verdict")
 CLUSTER = ("dedup", b"cluster")
 CANONICAL_PAGE = ("dedup", b"canonical")
 NOTE_FAMILY = "note"
+LANG_NOTE = "lang"
+"""The note with the language of a text, which counts before the language that the page declares."""
 """Family for results of annotators; the qualifier is the name of the annotator."""
 
 COLUMNS = frozenset(
@@ -107,6 +111,7 @@ _KIND_NUMBERS, _PREVIOUS_NUMBERS, _STORED_NUMBERS = (
 _NAME_NUMBERS = {name: number for number, name in enumerate(HEADER_NAMES, 1)}
 _NAME_NUMBERS |= {name.lower(): number | HEADER_LOWER_CASE for name, number in _NAME_NUMBERS.items()}
 _VALUE_NUMBERS = {value: number for number, value in enumerate(HEADER_VALUES, 1)}
+_BODY_HEAD_BYTES = 8
 _INLINE_TAG = bytes((VALUE_INLINE,))
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
 _LOW_HALVES = bytes(byte & 0x0F for byte in range(256))
@@ -121,6 +126,13 @@ Values = dict[Column, bytes]
 """Values of one row and time."""
 Sorted = tuple[Values, Values]
 """Cell values of those that are in their cell, up to 512 bytes; and the longer values."""
+
+
+class PagePointer(NamedTuple):
+    """A capture by its time and its row: sorts oldest first, then by row key."""
+
+    timestamp: int
+    row_key: bytes
 
 
 class StoredVerdict(NamedTuple):
@@ -419,3 +431,67 @@ def shown_verdict(stored: StoredVerdict) -> Verdict:
         stored.candidates,
         stored.verified,
     )
+
+
+# --- names of captures in the index and in requests
+
+_DIGEST_BYTES = {"md5": 16, "sha1": 20, "sha256": 32, "sha512": 64}
+
+
+def parse_digest(text: str) -> tuple[str, bytes] | None:
+    """Algorithm and value of a digest as crawlers record it; None if it has no known form.
+
+    Crawlers write the value in hexadecimal or in base32, in either case, and the name with or without a hyphen:
+    ``sha1:3I42...``, ``SHA-256:ab12...``.  A value without a name is SHA-1, as in CDX files.
+    """
+    name, colon, value = text.rpartition(":")
+    algorithm = name.lower().replace("-", "") if colon else "sha1"
+    length = _DIGEST_BYTES.get(algorithm)
+    if length is None:
+        return None
+    try:
+        digest = (
+            bytes.fromhex(value)
+            if len(value) == 2 * length
+            else base64.b32decode(value.upper() + "=" * (-len(value) % 8))
+        )
+    except ValueError:
+        return None
+    return (algorithm, digest) if len(digest) == length else None
+
+
+def normal_digest(text: str) -> str:
+    """A recorded digest in one form, so that two crawlers' ways to write it compare equal; others stay as they are."""
+    parsed = parse_digest(text)
+    return f"{parsed[0]}:{parsed[1].hex()}" if parsed else text
+
+
+def place_after(pointer: PagePointer) -> str:
+    """A capture as a string, for a request for the captures after it."""
+    return f"{pointer.timestamp}-{pointer.row_key.hex()}"
+
+
+def parse_place(place: str) -> PagePointer:
+    """Decode the string of `place_after`.
+
+    Raises:
+        InvalidArgument: it is not such a string.
+    """
+    timestamp, _, row_key = place.partition("-")
+    try:
+        pointer = PagePointer(int(timestamp), bytes.fromhex(row_key))
+    except ValueError:
+        pointer = PagePointer(-1, b"")
+    if not 0 <= pointer.timestamp <= TIMESTAMP_MAX:
+        raise InvalidArgument(f"after must be the `next` of an answer, TIME-HEXADECIMAL, not {place[:100]!r}")
+    return pointer
+
+
+def text_number(text_checksum: bytes) -> bytes:
+    """Prefix of a text checksum's digest: the text's name in every bucket."""
+    return text_checksum[1 : 1 + TEXT_NUMBER_BYTES]
+
+
+def body_head(body_checksum: bytes) -> bytes:
+    """Scheme byte and prefix of a body checksum's digest."""
+    return body_checksum[: 1 + _BODY_HEAD_BYTES]

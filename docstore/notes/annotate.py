@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from docstore.cli import output
 from docstore.cli.opening import open_in
 from docstore.model import errors
-from docstore.model.capture import CHECKSUM, NOTE_FAMILY, TEXT_CHECKSUM, decode_note, encode_note
+from docstore.model.capture import CHECKSUM, LANG_NOTE, NOTE_FAMILY, TEXT_CHECKSUM, decode_note, encode_note
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Note, ReadSpec
 from docstore.reading.cells import Row
@@ -47,8 +47,7 @@ GROUP: Final = 256
 """Captures that are read together, and whose notes are committed together."""
 GROUP_BYTES: Final = 1 << 18
 """Bytes of notes after which a group is committed: a request to a server may have a megabyte."""
-LANG: Final = "lang"
-BUILT_IN: Final = (LANG, "keyphrases", "entities", "links", "quality", "domain")
+BUILT_IN: Final = (LANG_NOTE, "keyphrases", "entities", "links", "quality", "domain")
 """Annotators of docstore."""
 ENTRY_POINTS: Final = "docstore.annotators"
 
@@ -151,12 +150,12 @@ class _Pass:
     def _pending(self) -> Iterator[_Pending]:
         """Captures to annotate, in row-key order."""
         spec = ReadSpec(("dedup", NOTE_FAMILY))
-        columns = "|".join(("checksum", "text_checksum", LANG, re.escape(self._annotator.name)))
+        columns = "|".join(("checksum", "text_checksum", LANG_NOTE, re.escape(self._annotator.name)))
         for row in self._store.cells.scan(spec=spec, qualifier_regex=columns):
             yield from self._pending_of(row)
 
     def _pending_of(self, row: Row) -> Iterator[_Pending]:
-        note, lang = (NOTE_FAMILY, self._annotator.name.encode()), (NOTE_FAMILY, LANG.encode())
+        note, lang = (NOTE_FAMILY, self._annotator.name.encode()), (NOTE_FAMILY, LANG_NOTE.encode())
         start = encode_note(self._annotator.version, {})[:-1]
         captures: dict[int, dict[tuple[str, bytes], bytes]] = {}
         for cell in row.cells:

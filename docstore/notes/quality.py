@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 SHORT_LINE: Final = 30
 """Characters; a shorter line is short (FineWeb)."""
+LONG_LINE: Final = 200
+"""Characters; mC4 (Xue et al. 2021) counts lines that have so many."""
 MOST_NGRAM: Final = 10
 HALF: Final = 0.5
 LEAST_SHARE: Final = 0.1
@@ -45,8 +47,10 @@ ENGLISH_STOP_WORDS: Final = frozenset({"the", "be", "to", "of", "and", "that", "
 """Of Gopher; two different ones make a text."""
 _BULLETS: Final = ("\N{BULLET}", "-", "*", "\N{TRIANGULAR BULLET}", "\N{WHITE BULLET}", "\N{BLACK SQUARE}")
 _ELLIPSES: Final = ("...", "\N{HORIZONTAL ELLIPSIS}")
-_LINE_ENDS: Final = re.compile(r"""[.!?…。！？।॥؟۔។៕။]["'’”»)\]」』）】]*$""")
-_SENTENCE_END: Final = re.compile(r"""[.!?…]+["'’”»)\]]*(?=\s|$)|[。！？।॥؟۔។៕။]""")
+_ENDS: Final = "。！？।॥؟۔។៕။።፧։།"
+"""Ends of sentences of scripts other than Latin, Cyrillic and Greek."""
+_LINE_ENDS: Final = re.compile(rf"""[.!?…{_ENDS}]["'’”»)\]」』）】]*$""")
+_SENTENCE_END: Final = re.compile(rf"""[.!?…]+["'’”»)\]]*(?=\s|$)|[{_ENDS}]""")
 _POLICY: Final = re.compile(
     r"javascript|terms of use|privacy policy|cookie policy|uses cookies|use of cookies|use cookies", re.IGNORECASE
 )
@@ -69,7 +73,7 @@ def quality(_store: Store, _lists: Mapping[str, Path]) -> Annotator:
         density = _link_density(document.body or b"", document.newest.header("content-type") or "")
         return {**figures(document.text, document.newest.lang or ""), "link_density": density}
 
-    return Annotator("quality", "2", of_document, families=("page", "http", "text"))
+    return Annotator("quality", "3", of_document, families=("page", "http", "text"))
 
 
 def figures(text: str, lang: str = "") -> dict[str, Any]:
@@ -112,6 +116,7 @@ def figures(text: str, lang: str = "") -> dict[str, Any]:
         "bullet_lines": _share(sum(line.lstrip().startswith(_BULLETS) for line in lines), len(lines)),
         "ellipsis_lines": _share(sum(line.endswith(_ELLIPSES) for line in ends), len(lines)),
         "punctuated_lines": _share(sum(_LINE_ENDS.search(line) is not None for line in ends), len(lines)),
+        "long_lines": sum(len(line) >= LONG_LINE for line in lines),
         "short_lines": _share(sum(len(line) < SHORT_LINE for line in lines), len(lines)),
         **_repeats(lines, read, _UNSPACED_WORD if unspaced > HALF else 1),
         "curly_brackets": "{" in text,

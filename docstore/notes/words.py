@@ -30,10 +30,10 @@ import numpy as np
 from blake3 import blake3
 
 from docstore.dedup.kernel import Kernel, words
-from docstore.model.capture import NOTE_FAMILY, TEXT_CHECKSUM, decode_note
+from docstore.model.capture import LANG_NOTE, NOTE_FAMILY, TEXT_CHECKSUM, decode_note
 from docstore.model.errors import InvalidArgument, missing_extra
 from docstore.model.types import ReadSpec
-from docstore.notes.annotate import GROUP, LANG, Annotator, Fields
+from docstore.notes.annotate import GROUP, Annotator, Fields
 from docstore.reading.documents import Document
 from docstore.text.finding import is_unspaced
 
@@ -61,7 +61,7 @@ def language(_store: Store, _lists: Mapping[str, Path]) -> Annotator:
         lang, score = identifier.classify(text)
         return {"lang": lang, "score": round(float(score), 3)}
 
-    return Annotator(LANG, "1", of_document)
+    return Annotator(LANG_NOTE, "1", of_document)
 
 
 # --- keyphrases
@@ -144,7 +144,7 @@ def _sample(store: Store, step: int) -> Iterator[tuple[str, str]]:
         if int.from_bytes(blake3(row.row_key).digest(4), "big") % step == 0:
             values = {cell[:2]: cell.value for cell in row.cells}
             if values.get(TEXT_CHECKSUM):
-                yield row.url, str(decode_note(values.get((NOTE_FAMILY, LANG.encode()), b"")).get("lang", ""))
+                yield row.url, str(decode_note(values.get((NOTE_FAMILY, LANG_NOTE.encode()), b"")).get("lang", ""))
 
 
 def _frequent(counts: Counter[str], pages: int) -> frozenset[str]:

@@ -30,13 +30,14 @@ from docstore.model.types import (
     checked_spec,
 )
 from docstore.storage.engine import Plan, ScannedRow
-from docstore.storage.table import PAGES, TIMESTAMP_STEP_MICROS, Table, changed
+from docstore.storage.table import PAGES, TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import READ_AHEAD_BYTES, raw_bytes_of
 
 if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
     from docstore.storage.port import Committer, Values
 
 
+_COUNTER_BYTES = 8
 SLICE_CELLS = 1000
 """Cells read or deleted at a time, so that a row of a million anchors neither fills memory nor stalls writers."""
 
@@ -400,6 +401,24 @@ class CellStore:
     def _row(self, row_key: bytes, cells: Sequence[Cell], spec: ReadSpec) -> Row:
         shown = cells if spec.keys_only else [self._fetched(row_key, cell) for cell in cells]
         return Row(row_key, keys.url_of(row_key), tuple(shown))
+
+
+def changed(rule: Append | Increment, value: bytes) -> bytes:
+    """Apply a rule to a value; an absent value is empty for Append and 0 for Increment.
+
+    Raises:
+        InvalidArgument: an Increment of a value that is not 8 bytes, or a sum that does not fit into them.
+    """
+    if isinstance(rule, Append):
+        return value + rule.value
+    if value and len(value) != _COUNTER_BYTES:
+        raise InvalidArgument(
+            f"an Increment needs a value of {_COUNTER_BYTES} bytes; {rule.family}:{rule.qualifier!r} has {len(value)}"
+        )
+    total = int.from_bytes(value, "big", signed=True) + rule.amount
+    if not -(1 << 63) <= total < 1 << 63:
+        raise InvalidArgument(f"{rule.family}:{rule.qualifier!r} would become {total}, which needs more than 64 bits")
+    return total.to_bytes(_COUNTER_BYTES, "big", signed=True)
 
 
 def _take(rows: Iterator[tuple[bytes, list[Cell]]], most: int) -> list[tuple[bytes, list[Cell]]]:

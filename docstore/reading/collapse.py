@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace
+from docstore.model.errors import CorruptionError
 from docstore.model.plain import asdict
 from docstore.model.types import SAME_PAGE, Cell, ReadSpec, Verdict, VerdictKind
 from docstore.storage.captures import LiveCapture
@@ -147,14 +149,20 @@ class ClusterLookup:
                 break
             first = one
         place = self._place(row_key, {seen.source, first.source})
-        if place is None and capture.VERDICT in seen.columns:
-            verdict = capture.decode_verdict(self._fetch(seen.columns[capture.VERDICT]))
+        verdict = self._verdict(seen) if place is None else None
+        if verdict is not None:
             contains = verdict.contains_row_key if contained else b""
             if verdict.kind in SAME_PAGE or (contained and verdict.kind is VerdictKind.CONTAINED):
                 named = (verdict.of_row_key, verdict.of_timestamp, verdict.similarity)
                 return Membership(row_key, first.timestamp, None, *named, seen.timestamp, contains)
             return Membership(row_key, first.timestamp, None, seen=seen.timestamp, contains_row_key=contains)
         return Membership(row_key, first.timestamp, place, seen=seen.timestamp)
+
+    def _verdict(self, seen: LiveCapture) -> capture.StoredVerdict | None:
+        """The verdict of a capture; None if it has none, or a damaged one, which `docstore check` finds."""
+        with suppress(CorruptionError, KeyError):
+            return capture.decode_verdict(self._fetch(seen.columns[capture.VERDICT]))
+        return None
 
     def _place(self, row_key: bytes, timestamps: Iterable[int]) -> ClusterPlace | None:
         family, qualifier = capture.CANONICAL_PAGE

@@ -3,8 +3,8 @@
 Only the requested families are read, and only values that are shown are fetched.
 
 The newest capture of a row is nearly always a stored page, which no policy hides.  Then `get` takes one look-up of the
-record, and one call of native code for its values (`Values.fill`).  Otherwise `Table.newest_capture` finds the live
-capture, and `assemble` fetches its values.  If compaction has moved a value meanwhile, the row is looked up again
+record, and one call of native code for its values (`Values.fill`).  Otherwise `CaptureRows.newest_capture` finds the
+live capture, and `assemble` fetches its values.  If compaction has moved a value meanwhile, the row is looked up again
 (`through_moves`).
 """
 
@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from docstore.model import capture, keys
-from docstore.model.capture import Column, Entry, StoredVerdict
+from docstore.model.capture import Column, Entry, PagePointer, StoredVerdict
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CAPTURE_ARRIVED,
@@ -31,11 +31,10 @@ from docstore.model.format import (
 )
 from docstore.model.keys import url_of
 from docstore.model.plain import asdict, iso
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers, Verdict, checked_families, header_of
 from docstore.reading.render import HASH_SIGN, HTTP_FIELDS, SIGNS, TEXT_FIELDS, capture_fields, markdown_of, shown_text
 from docstore.storage.captures import LiveCapture, decode_capture, stored_capture
-from docstore.storage.table import Table
+from docstore.storage.table import CaptureRows
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, READ_AHEAD_BYTES, is_absent, raw_bytes_of, through_moves
 
@@ -328,7 +327,7 @@ class DocumentReader:
             None for no bound.
     """
 
-    def __init__(self, table: Table, values: Values, *, most_bytes: int | None = None) -> None:
+    def __init__(self, table: CaptureRows, values: Values, *, most_bytes: int | None = None) -> None:
         self._table = table
         self._values = values
         self._most_bytes = MOST_BYTES if most_bytes is None else most_bytes

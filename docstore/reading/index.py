@@ -14,7 +14,17 @@ from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import TABLE, HashIndex, IndexQuery, TextIndex, posted_page, stored_postings
 from docstore.dedup.kernel import ALGORITHMS, Kernel, bin_order
 from docstore.dedup.runs import RunIndex
-from docstore.model.capture import CHECKSUM, MAIN, STATUS, STORED_POSTED, TEXT_CHECKSUM, TITLE, Column
+from docstore.model.capture import (
+    CHECKSUM,
+    MAIN,
+    STATUS,
+    STORED_POSTED,
+    TEXT_CHECKSUM,
+    TITLE,
+    Column,
+    PagePointer,
+    text_number,
+)
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -24,12 +34,11 @@ from docstore.model.format import (
     VERDICT_PREVIOUS,
     VERDICT_STORED,
 )
-from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import ReadSpec
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.port import Backend
-from docstore.storage.table import Table, declared_families
+from docstore.storage.table import CaptureRows, declared_families
 from docstore.storage.values import INLINE_TAG
 
 _Value = TypeVar("_Value")
@@ -51,52 +60,52 @@ _RULES = SimpleNamespace(
 _opening = threading.Lock()
 
 
-def open_texts(opened: Backend, table: Table) -> TextIndex:
+def open_texts(backend: Backend, table: CaptureRows) -> TextIndex:
     """The index of a store's texts by their keys, opened once.
 
     Runs that are damaged or missing are made again from the stored texts, which is logged; the store opens.
     That of an overlay lies over that of the lower store: a full bucket leaves out the texts as a real run would.
     """
     with _opening:
-        if opened.index is None:
-            opened.index = _opened(opened, table)
-        return cast("TextIndex", opened.index)
+        if backend.index is None:
+            backend.index = _open_index(backend, table)
+        return cast("TextIndex", backend.index)
 
 
-def _opened(opened: Backend, table: Table) -> TextIndex:
-    storage = opened.runs
+def _open_index(backend: Backend, table: CaptureRows) -> TextIndex:
+    storage = backend.runs
     assert storage is not None, "a backend without runs has an index of its own"
     engine, folder, files = storage
-    if opened.lower is not None:
-        return RunIndex(engine, folder, lambda: iter(()), files, lower=cast("RunIndex", opened.lower.index))
-    pages = StoredPages(table, opened.values)
-    runs = RunIndex(engine, folder, lambda: stored_texts(opened, pages, kernel_of(opened)), files)
+    if backend.lower is not None:
+        return RunIndex(engine, folder, lambda: iter(()), files, lower=cast("RunIndex", backend.lower.index))
+    pages = StoredPages(table, backend.values)
+    runs = RunIndex(engine, folder, lambda: stored_texts(backend, pages, kernel_of(backend)), files)
     if runs.is_new and next(engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
         runs.rebuild()  # its log was taken away
     return runs
 
 
-def kernel_of(opened: Backend) -> Kernel:
+def kernel_of(backend: Backend) -> Kernel:
     """The kernel that a store's schema and its secret ask for."""
-    schema = opened.schema
-    order = bin_order(opened.band_secret)
+    schema = backend.schema
+    order = bin_order(backend.band_secret)
     return Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order, vocabulary=schema.vocabulary)
 
 
 def stored_texts(
-    opened: Backend, pages: StoredPages, kernel: Kernel, numbers: Iterable[bytes] | None = None
+    backend: Backend, pages: StoredPages, kernel: Kernel, numbers: Iterable[bytes] | None = None
 ) -> Iterator[IndexQuery]:
     """What texts that pages may be found near to are posted under, each once.
 
     Args:
-        opened: the store.
+        backend: the store.
         pages: its pages.
         kernel: of its schema.
         numbers: of the texts, in the order wanted; None gives every text, in the order of their numbers.
     """
-    for number in text_numbers(opened.engine) if numbers is None else numbers:
+    for number in text_numbers(backend.engine) if numbers is None else numbers:
         row = _TEXTS_BEGIN + number
-        for qualifier in stored_postings(opened.engine, row):
+        for qualifier in stored_postings(backend.engine, row):
             pointer = posted_page(row, qualifier)
             try:
                 page = pages.page(pointer)
@@ -134,19 +143,21 @@ class SeenPages:
     """What the detector sees of the stored pages: for checks and repairs.
 
     Args:
-        opened, table: of the store.
+        backend, table: of the store.
         known: hashes of its postings, from `posting_hashes`; other postings are looked up.
     """
 
-    def __init__(self, opened: Backend, table: Table, known: docstore_native.PostingHashes | None = None) -> None:
+    def __init__(
+        self, backend: Backend, table: CaptureRows, known: docstore_native.PostingHashes | None = None
+    ) -> None:
         self._known = known
-        self._kernel = kernel_of(opened)
+        self._kernel = kernel_of(backend)
         self._table = table
-        self._fetch = opened.values.fetch
-        self._check_rows = opened.values.check_rows
-        self._families = frozenset(declared_families(opened.schema))
-        self._texts = open_texts(opened, table)
-        self.index = HashIndex(opened.engine, self._texts)
+        self._fetch = backend.values.fetch
+        self._check_rows = backend.values.check_rows
+        self._families = frozenset(declared_families(backend.schema))
+        self._texts = open_texts(backend, table)
+        self.index = HashIndex(backend.engine, self._texts)
 
     def damage(self) -> list[str]:
         """What of the index is not as it was written; reads all of it."""

@@ -11,17 +11,17 @@ from docstore.dedup.comparable import REASON_TITLE_MISMATCH, near_compares
 from docstore.dedup.detector import MAX_VERIFIED, Detector, StoredPages, Thresholds
 from docstore.dedup.index import HashIndex
 from docstore.model import capture, keys
+from docstore.model.capture import PagePointer, normal_digest
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_REJECTED, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST
 from docstore.model.keys import url_of
-from docstore.model.pointers import PagePointer, normal_digest
 from docstore.model.types import Verdict, VerdictKind
 from docstore.reading.collapse import Loss, Orphan, Similar
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Backend, Values
-from docstore.storage.table import Table
+from docstore.storage.table import CaptureRows
 from docstore.storage.values import is_absent
 
 GOOD_STATUS = 200
@@ -31,13 +31,13 @@ GOOD_STATUS = 200
 class IndexQueries:
     """Asks the index of a store.  Thread-safe: each question has its own view of the index."""
 
-    def __init__(self, opened: Backend, table: Table) -> None:
-        self._opened = opened
+    def __init__(self, backend: Backend, table: CaptureRows) -> None:
+        self._backend = backend
         self._table = table
-        self._thresholds = Thresholds.of(opened.schema)
-        self._kernel = kernel_of(opened)
-        self._texts = open_texts(opened, table)
-        self._reader = DocumentReader(table, opened.values)
+        self._thresholds = Thresholds.of(backend.schema)
+        self._kernel = kernel_of(backend)
+        self._texts = open_texts(backend, table)
+        self._reader = DocumentReader(table, backend.values)
 
     def similar(
         self, page: bytes | str, *, threshold: float | None, limit: int, at: int | None = None
@@ -59,14 +59,14 @@ class IndexQueries:
         else:
             body = bytes(page)
         analysis = self._kernel.analyse(body, content_type)
-        pages = StoredPages(self._table, self._opened.values)
+        pages = StoredPages(self._table, self._backend.values)
         detector = Detector(
             self._index(),
             self._kernel,
             pages,
             self._thresholds,
-            title_rule=self._opened.schema.title_rule,
-            memory=self._opened.memory,
+            title_rule=self._backend.schema.title_rule,
+            memory=self._backend.memory,
         )
         found: dict[PagePointer, Similar] = {}
         for pointer, kind in detector.equal(row_key, body, analysis, status=status):
@@ -102,7 +102,7 @@ class IndexQueries:
 
     def _index(self) -> HashIndex:
         """An index of one question's own: the sequencer's belongs to the sequencer."""
-        return HashIndex(self._opened.engine, self._texts)
+        return HashIndex(self._backend.engine, self._texts)
 
 
 def _similar(
@@ -117,20 +117,20 @@ def _similar(
 # Both scans give None for each row without a find: a stream that reads for many clients can let others go first.
 
 
-def rejected(table: Table, values: Values) -> Iterator[tuple[str, int, Verdict] | None]:
+def rejected(table: CaptureRows, values: Values) -> Iterator[tuple[str, int, Verdict] | None]:
     """Captures that a policy rejected: URL, timestamp, verdict; in row-key order.  None for each other row."""
     for row in table.scan_captures():
         has_found = False
         for one in table.row_captures(row.cells):
-            if one.kind == CAPTURE_REJECTED and capture.VERDICT in one.columns:
+            verdict = values.unreadable.verdict(values.fetch, row.row_key, one.timestamp, one.columns)
+            if one.kind == CAPTURE_REJECTED and verdict is not None:
                 has_found = True
-                verdict = capture.decode_verdict(values.fetch(one.columns[capture.VERDICT]))
                 yield url_of(row.row_key), one.timestamp, capture.shown_verdict(verdict)
         if not has_found:
             yield None
 
 
-def orphans(table: Table, values: Values) -> Iterator[Orphan | None]:
+def orphans(table: CaptureRows, values: Values) -> Iterator[Orphan | None]:
     """Orphans of a store, in row-key order; one scan of the captures, no body is read.  None for each other row."""
     pages = StoredPages(table, values)
     for row in table.scan_captures():
@@ -141,13 +141,15 @@ def orphans(table: Table, values: Values) -> Iterator[Orphan | None]:
         for one in captures:
             if one.kind != CAPTURE_REJECTED or one.checksum in kept:
                 continue
-            verdict = capture.decode_verdict(values.fetch(one.columns[capture.VERDICT]))
+            verdict = values.unreadable.verdict(values.fetch, row.row_key, one.timestamp, one.columns)
+            if verdict is None:
+                continue
             of = PagePointer(verdict.of_timestamp, verdict.of_row_key)
             original = pages.capture(of)
             if (
                 original is None
                 or pages.page(of) is None
-                or not (_keeps_body(original) or _had_text_alone(original, values))
+                or not (_keeps_body(original) or _had_text_alone(of.row_key, original, values))
             ):
                 loss = Loss.GONE
             elif one is captures[0] and not pages.is_current(of):
@@ -167,7 +169,7 @@ def _keeps_body(shown: LiveCapture) -> bool:
     return body is not None and not is_absent(body)
 
 
-def _had_text_alone(original: LiveCapture, values: Values) -> bool:
+def _had_text_alone(row_key: bytes, original: LiveCapture, values: Values) -> bool:
     """Whether a page was stored without its body at the writer's request: so were those that were rejected for it."""
-    verdict = original.columns.get(capture.VERDICT)
-    return verdict is not None and capture.decode_verdict(values.fetch(verdict)).stored == capture.STORED_TEXT
+    verdict = values.unreadable.verdict(values.fetch, row_key, original.timestamp, original.columns)
+    return verdict is not None and verdict.stored == capture.STORED_TEXT

@@ -25,7 +25,7 @@ from docstore.model.keys import row_key, url_of
 from docstore.model.plain import asdict
 from docstore.reading.render import shown_text
 from docstore.storage.captures import LiveCapture
-from docstore.storage.table import Table
+from docstore.storage.table import CaptureRows
 from docstore.storage.values import through_moves
 from docstore.text.finding import FoldedText, Term, cut_after, cut_before, is_boundary, terms
 
@@ -357,7 +357,7 @@ def _cut(folded: FoldedText, wanted: Sequence[Term], start: int, end: int) -> Pa
 
 
 def snippets(
-    table: Table, values: Values, urls: Iterable[str], query: str, length: int, at: int | None
+    table: CaptureRows, values: Values, urls: Iterable[str], query: str, length: int, at: int | None
 ) -> list[Snippet | None]:
     """A snippet for each URL, in order; None if the store has no text of it.  Reads nothing but the `text` family.
 

@@ -18,10 +18,9 @@ from typing import TypeAlias
 from docstore.dedup.index import posting_hashes
 from docstore.dedup.kernel import checksum_matches
 from docstore.model import capture
-from docstore.model.capture import Column
+from docstore.model.capture import Column, PagePointer
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, ReadSpec
 from docstore.reading.index import SeenPages
 from docstore.storage.bases import value_name
@@ -48,11 +47,11 @@ Checked: TypeAlias = tuple[bytes, CaptureRecord, LiveCapture | None]
 REINDEX = "run `docstore tool reindex`"
 
 
-def check(opened: Backend, on_row: Callable[[int], None] | None = None, sample: float = 1.0) -> Iterator[Finding]:
+def check(backend: Backend, on_row: Callable[[int], None] | None = None, sample: float = 1.0) -> Iterator[Finding]:
     """Check the manifest, every cell of every row, and every base.
 
     Args:
-        opened: the store.
+        backend: the store.
         on_row: called with the number of rows so far.
         sample: the share of rows and bases whose values are read; each check draws others.
     Raises:
@@ -60,34 +59,34 @@ def check(opened: Backend, on_row: Callable[[int], None] | None = None, sample: 
     """
     if not 0.0 < sample <= 1.0:
         raise InvalidArgument(f"sample must be above 0 and up to 1, not {sample}")
-    yield from opened.lost
-    yield from opened.problems()
-    if is_unfinished(opened):
+    yield from backend.lost
+    yield from backend.problems()
+    if is_unfinished(backend):
         yield Finding("copy", "a copy into this store is incomplete", "run the same `docstore copy` again")
-    yield from _check_pages(opened, on_row, sample)
-    bases = (base for base in opened.base_rows.scan() if _is_drawn(sample))
+    yield from _check_pages(backend, on_row, sample)
+    bases = (base for base in backend.base_rows.scan() if _is_drawn(sample))
     batches = iter(lambda: list(islice(bases, BATCH_BASES)), [])
-    for problems in in_order(_threads(opened), partial(_check_bases, opened), batches):
+    for problems in in_order(_threads(backend), partial(_check_bases, backend), batches):
         yield from problems
 
 
-def _threads(opened: Backend) -> int:
+def _threads(backend: Backend) -> int:
     """Native code decodes and computes fingerprints without the GIL; a read of another machine waits."""
-    return THREADS if opened.engine.caps.reads_wait else min(THREADS, os.cpu_count() or 1)
+    return THREADS if backend.engine.caps.reads_wait else min(THREADS, os.cpu_count() or 1)
 
 
 def _is_drawn(sample: float) -> bool:
     return sample == 1.0 or random.random() < sample
 
 
-def _check_pages(opened: Backend, on_row: Callable[[int], None] | None, sample: float) -> Iterator[Finding]:
-    families = declared_families(opened.schema).keys()
-    table = pages_table(opened.engine, opened.schema, now_micros, opened.values.same_value)
-    for problem in SeenPages(opened, table).damage():
+def _check_pages(backend: Backend, on_row: Callable[[int], None] | None, sample: float) -> Iterator[Finding]:
+    families = declared_families(backend.schema).keys()
+    table = pages_table(backend.engine, backend.schema, now_micros, backend.values.same_value)
+    for problem in SeenPages(backend, table).damage():
         yield Finding("index", problem, REINDEX)
 
     # a few pages are looked up in less time than all postings are read
-    known = posting_hashes(opened.engine) if sample == 1.0 else None
+    known = posting_hashes(backend.engine) if sample == 1.0 else None
     of_thread = threading.local()
     failures: list[DocstoreError] = []
     """Why rows after some cannot be read."""
@@ -96,7 +95,7 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None, sample: 
         """Rows that a thread checks together."""
         batch: list[ScannedRow] = []
         try:
-            for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
+            for number, row in enumerate(backend.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
                 if on_row is not None:
                     on_row(number)
                 if _is_drawn(sample):
@@ -110,34 +109,34 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None, sample: 
 
     def look(batch: list[ScannedRow]) -> list[Finding]:
         if not hasattr(of_thread, "seen"):
-            of_thread.seen = SeenPages(opened, table, known)  # of this thread
+            of_thread.seen = SeenPages(backend, table, known)  # of this thread
         seen = of_thread.seen
-        return [one for odd in seen.odd_rows(batch) for one in _check_row(opened, table, seen, families, batch[odd])]
+        return [one for odd in seen.odd_rows(batch) for one in _check_row(backend, table, seen, families, batch[odd])]
 
-    for problems in in_order(_threads(opened), look, batches()):
+    for problems in in_order(_threads(backend), look, batches()):
         yield from problems
     if failures:
         raise failures[0]
 
 
 def _check_row(
-    opened: Backend, table: Table, seen: SeenPages, families: Set[str], row: ScannedRow
+    backend: Backend, table: Table, seen: SeenPages, families: Set[str], row: ScannedRow
 ) -> Iterator[Finding]:
     """What is wrong with a row, in words; native code knows only whether something may be."""
     records: dict[int, CaptureRecord] = {}
-    for cell in all_cells(opened.engine, "pages", row):
-        yield from _check_cell(opened, row.row_key, cell, families, records)
+    for cell in all_cells(backend.engine, "pages", row):
+        yield from _check_cell(backend, row.row_key, cell, families, records)
     for record in records.values():
         if record.confirms and record.confirms not in records:  # it shows no page
             what = f"the capture @{record.confirms}, which this visit confirms, is not there"
             yield Finding(f"{shown_row(row.row_key)} @{record.timestamp}", what, RESTORE)
     shown = {live.timestamp: live for live in table.live(list(records.values()))}
     for time, record in records.items():
-        yield from _check_capture(opened, seen, (row.row_key, record, shown.get(time)))
+        yield from _check_capture(backend, seen, (row.row_key, record, shown.get(time)))
 
 
 def _check_cell(
-    opened: Backend, row_key: bytes, cell: Cell, families: Set[str], records: dict[int, CaptureRecord]
+    backend: Backend, row_key: bytes, cell: Cell, families: Set[str], records: dict[int, CaptureRecord]
 ) -> Iterator[Finding]:
     """Read the value of a cell; a capture record is added to `records`, and `_check_capture` reads its values."""
     place = Place(row_key, *cell[:2], cell.timestamp)
@@ -151,19 +150,19 @@ def _check_cell(
         yield place.finding(what, "report this: no call can have written it")
     else:
         try:
-            opened.values.fetch(cell.value)
+            backend.values.fetch(cell.value)
         except CorruptionError as error:
             yield place.damage(error)
 
 
-def _check_capture(opened: Backend, seen: SeenPages, checked: Checked) -> Iterator[Finding]:
+def _check_capture(backend: Backend, seen: SeenPages, checked: Checked) -> Iterator[Finding]:
     """Read every value of a capture once, in the order of its fields: a text may be a delta of its body."""
     row_key, record, shown = checked
     values: dict[Column, bytes] = {}
     kept_as: str | None = None
     for column, stored in record.columns.items():
         try:
-            values[column] = stored[1:] if stored[:1] == INLINE_TAG else opened.values.fetch(stored)
+            values[column] = stored[1:] if stored[:1] == INLINE_TAG else backend.values.fetch(stored)
             if column == capture.VERDICT:
                 kept_as = capture.decode_verdict(values[column]).stored
         except CorruptionError as error:
@@ -195,12 +194,12 @@ def _check_capture(opened: Backend, seen: SeenPages, checked: Checked) -> Iterat
             yield Place(row_key, CAPTURE_FAMILY, b"", record.timestamp).damage(error)
 
 
-def _check_bases(opened: Backend, bases: Sequence[tuple[bytes, bytes]]) -> list[Finding]:
+def _check_bases(backend: Backend, bases: Sequence[tuple[bytes, bytes]]) -> list[Finding]:
     problems: list[Finding] = []
     for name, cell_value in bases:
         where = f"base {name.hex()}"
         try:
-            if value_name(opened.values.fetch(cell_value)) != name:
+            if value_name(backend.values.fetch(cell_value)) != name:
                 problems.append(Finding(where, "the record has another value than its row names", RESTORE))
         except CorruptionError as error:
             problems.append(NO_PAGE.damage(error)._replace(where=where))

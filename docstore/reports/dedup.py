@@ -184,7 +184,7 @@ def content_of(store: DocumentStore, captures: Sequence[LiveCapture], rejected: 
     def of_columns(columns: Mapping[Column, bytes]) -> bytes:
         if capture.TEXT_CHECKSUM not in columns or capture.CHECKSUM not in columns:
             return b""
-        fetch = store.opened.values.fetch
+        fetch = store.backend.values.fetch
         return fetch(columns[capture.TEXT_CHECKSUM]) or fetch(columns[capture.CHECKSUM])
 
     for live in captures:
@@ -218,15 +218,15 @@ def dedup_stats(store: DocumentStore, by: str | None = None, crawl: str = "") ->
     stats = DedupStats()
     clusters: Counter[bytes] = Counter()
     parameters, patterns = ParameterCounts(), PatternCounts()
-    values = store.opened.values
+    values = store.backend.values
     for row in store.table.scan_captures():
         url = url_of(row.row_key)
         captures = [one for one in store.table.row_captures(row.cells) if not crawl or _label(one) == crawl]
         rejected: dict[int, StoredVerdict] = {}
         newest_verdict: StoredVerdict | None = None
         for live in captures:
-            if capture.VERDICT in live.columns:
-                verdict = capture.decode_verdict(values.fetch(live.columns[capture.VERDICT]))
+            verdict = values.unreadable.verdict(values.fetch, row.row_key, live.timestamp, live.columns)
+            if verdict is not None:
                 if verdict.reason == capture.REASON_NOT_MODIFIED:
                     continue
                 newest_verdict = newest_verdict or verdict

@@ -221,9 +221,9 @@ def survey(store: DocumentStore, on_progress: Callable[[int, int], None] | None 
 class _Surveyor:
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
-        self._fetch = store.opened.values.fetch
-        self._stored_bytes = store.opened.values.stored_bytes
-        self._survey = Survey(name=store.opened.path.name)
+        self._fetch = store.backend.values.fetch
+        self._stored_bytes = store.backend.values.stored_bytes
+        self._survey = Survey(name=store.backend.path.name)
         self._room = {name: Room() for name in ("bodies", "texts", "other values")}
         self._periods = _Periods()
         self._clusters = _Clusters()
@@ -244,7 +244,7 @@ class _Surveyor:
         captures = list(self._store.table.row_captures(row.cells))
         if not captures:
             return
-        verdicts = [self._verdict(live) for live in captures]
+        verdicts = [self._verdict(row.row_key, live) for live in captures]
         key = host_of(row.row_key)
         if self._host is None or self._host.key != key:
             self._end_host()
@@ -271,9 +271,8 @@ class _Surveyor:
         is_duplicate = newest is not None and newest.kind in DUPLICATES
         self._host.add(url, lambda: content_of(self._store, captures, rejected), is_duplicate)
 
-    def _verdict(self, live: LiveCapture) -> StoredVerdict | None:
-        value = live.columns.get(capture.VERDICT)
-        return None if value is None else capture.decode_verdict(self._fetch(value))
+    def _verdict(self, row_key: bytes, live: LiveCapture) -> StoredVerdict | None:
+        return self._store.backend.values.unreadable.verdict(self._fetch, row_key, live.timestamp, live.columns)
 
     def _count_room(self, live: LiveCapture, verdict: StoredVerdict | None) -> None:
         """Count the values of a capture of its own: not those that it shows of another capture or page."""
@@ -387,7 +386,7 @@ class _Surveyor:
                 if cell.qualifier == qualifier:
                     place = capture.decode_cluster_place(self._fetch(cell.value))
                     return None if place.row_key == row_key else place.row_key
-            return _of(row_key, self._verdict(live))
+            return _of(row_key, self._verdict(row_key, live))
         except DocstoreError:
             return None
 

@@ -1,4 +1,8 @@
-"""The commands `index` and `search`, which need the extra `docstore[search]`."""
+"""The commands `index` and `search`, which need the extra `docstore[search]`.
+
+They read the arguments, call `docstore.search`, and print hits as text or JSON.  The arguments are declared in
+`cli/page_commands.py`, so that `--help` does not import tantivy.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from docstore.cli import answers, output
+from docstore.cli import output, render
 from docstore.cli.opening import open_in
 from docstore.cli.page_commands import IDLE_SHARE
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.search.answers import Hit, IndexReport, SearchOptions
+from docstore.search.results import Hit, IndexReport, SearchOptions
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
@@ -26,7 +30,7 @@ def run_index(args: argparse.Namespace) -> int:
     """Update the index."""
     with ExitStack() as stack:
         store = open_in(stack, args)
-        if args.follow and isinstance(store, DocumentStore) and store.opened.engine.caps.single_writer:
+        if args.follow and isinstance(store, DocumentStore) and store.backend.engine.caps.single_writer:
             raise InvalidArgument(
                 "--follow would keep all writers out of the store; start `docstore serve`, which --follow then uses, "
                 "or call `store.search_index().update()` in the process that writes"
@@ -93,9 +97,9 @@ def run_search(args: argparse.Namespace) -> int:
 def _print_hit(rank: int, hit: Hit) -> None:
     output.styled_line([f"{rank:>3}  ", output.Styled(output.one_line(hit.title or hit.url), "bold")], 5)
     verdict = "" if hit.verdict is None else f"  {hit.verdict.kind}"
-    more = f"  +{hit.duplicates} duplicates" if hit.duplicates else ""
+    more = f"  +{hit.duplicates} duplicate{'s' * (hit.duplicates > 1)}" if hit.duplicates else ""
     status = "" if hit.status == 200 else f"  {hit.status}"
     facts = f"{output.iso(hit.timestamp)}{status}{verdict}{more}  {hit.score:.1f}"
     output.styled_line([f"     {output.shown_url(hit.url)}  {facts}"], 5)
     if hit.snippet is not None:
-        output.styled_line(["     ", *answers.snippet_pieces(hit.snippet, html=False)], 5)
+        output.styled_line(["     ", *render.snippet_pieces(hit.snippet, html=False)], 5)

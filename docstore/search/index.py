@@ -47,7 +47,7 @@ from docstore.model.errors import (
 from docstore.model.format import PURGED_LAST, PURGED_ROW
 from docstore.model.keys import shown_url, url_of
 from docstore.model.types import Cell
-from docstore.search.answers import IndexReport
+from docstore.search.results import IndexReport
 from docstore.storage.captures import CaptureRecord, LiveCapture, sound_records
 from docstore.storage.files import PRIVATE, translated
 from docstore.storage.schema import META_FAMILY
@@ -144,7 +144,7 @@ class SearchIndex:
         self._updating = threading.Lock()
         self._seen_commits = -1
         self._opening = threading.Lock()
-        self._opened: tuple[object, tantivy.Searcher] | None = None
+        self._backend: tuple[object, tantivy.Searcher] | None = None
 
     # --- reading
 
@@ -163,9 +163,9 @@ class SearchIndex:
         except OSError as error:
             raise InvalidArgument(f"the search index in {self.folder} is not made yet: run `docstore index`") from error
         with self._opening:
-            if self._opened is None or self._opened[0] != version:
-                self._opened = version, self._open().searcher()
-            return self._opened[1]
+            if self._backend is None or self._backend[0] != version:
+                self._backend = version, self._open().searcher()
+            return self._backend[1]
 
     def _format(self) -> str:
         with suppress(OSError):
@@ -209,11 +209,11 @@ class SearchIndex:
         with self._updating, translated("update the search index", self.folder), self.translated():
             started = time.monotonic()
             commits = self.store.committer.commits  # of this process
-            only_commits_change = self.store.opened.engine.caps.single_writer and not self.store.table.ages_captures
+            only_commits_change = self.store.backend.engine.caps.single_writer and not self.store.table.ages_captures
             if commits == self._seen_commits and only_commits_change and not full:
                 return IndexReport(index_bytes=self._bytes())
             self._prepare(full=full)
-            purge = self.store.opened.engine.newest("meta", PURGED_ROW, META_FAMILY, PURGED_LAST)
+            purge = self.store.backend.engine.newest("meta", PURGED_ROW, META_FAMILY, PURGED_LAST)
             token = b"" if purge is None else purge.value
             last = self.folder / PURGE_FILE
             if token != (last.read_bytes() if last.exists() else b""):  # a purged page that was put again has its state
@@ -294,7 +294,7 @@ class _Pass:
     ) -> None:
         self._search = search
         self._table = search.store.table
-        self._values = search.store.opened.values
+        self._values = search.store.backend.values
         self._index = index
         self._again = again
         self._on_progress = on_progress

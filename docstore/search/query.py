@@ -54,7 +54,7 @@ from docstore.model.keys import shown_url, url_of
 from docstore.model.types import micros
 from docstore.reading.collapse import ClusterLookup, Membership, own_group
 from docstore.reading.snippet import DEFAULT_LENGTH
-from docstore.search.answers import Hit, SearchOptions, SearchResults
+from docstore.search.results import Hit, SearchOptions, SearchResults
 from docstore.store import DocumentStore
 from docstore.text.finding import beginning_of, forms_of, is_unspaced
 
@@ -428,7 +428,7 @@ def search(
     if not items and (query.strip() or all(value in (None, "") for value in filters)):
         raise InvalidArgument(f"no word in the query {query[:80]!r}, so it finds nothing: give words, fields or emoji")
     searcher = index.searcher()
-    own = index.store.opened.path / WEIGHTS_FILE
+    own = index.store.backend.path / WEIGHTS_FILE
     weights = read_weights(boosts or (own if own.exists() else None))
     synonyms = synonyms or weights.synonyms
     maker = QueryMaker(searcher, index.schema, weights, read_synonyms(synonyms) if synonyms else {})
@@ -538,7 +538,7 @@ def _hit(store: DocumentStore, group: _Group, marked: str, length: int) -> Hit |
     newest = store.table.newest_capture(group.row_key)
     if newest is None:
         return None
-    unreadable, fetch = store.opened.values.unreadable, store.opened.values.fetch
+    unreadable, fetch = store.backend.values.unreadable, store.backend.values.fetch
     values = (newest.columns.get(column) for column in (capture.TITLE, capture.STATUS, capture.VERDICT))
     title, status, verdict = ((value and unreadable.attempt(partial(fetch, value))) or b"" for value in values)
     url = url_of(group.row_key)

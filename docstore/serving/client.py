@@ -18,12 +18,21 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from docstore.model import keys
-from docstore.model.arguments import checked
-from docstore.model.capture import BODY, STORED_REFUSED, STORED_REJECTED, STORED_VISIT, VERDICT, Column, decode_verdict
+from docstore.model.arguments import checked, checked_names
+from docstore.model.capture import (
+    BODY,
+    STORED_REFUSED,
+    STORED_REJECTED,
+    STORED_VISIT,
+    VERDICT,
+    Column,
+    PagePointer,
+    decode_verdict,
+    place_after,
+)
 from docstore.model.errors import InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import CAPTURE_STORED
 from docstore.model.plain import plain
-from docstore.model.pointers import PagePointer, checked_names, place_after
 from docstore.model.types import (
     Cell,
     Mutation,
@@ -50,12 +59,12 @@ from docstore.reading.cells import CellStore, Row
 from docstore.reading.collapse import ClusterLookup, Orphan
 from docstore.reading.documents import Document
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
-from docstore.search.answers import SearchResults
+from docstore.search.results import SearchResults
 from docstore.serving.client_calls import (
     TWO_NAMES,
     About,
+    CallLimits,
     Job,
-    Limits,
     Listed,
     Rejected,
     Role,
@@ -120,7 +129,7 @@ class RemoteStore:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._limits = Limits()
+        self._limits = CallLimits()
         """Of one request, as the server says."""
         self._schema: Schema | None = None
         self._unreadable = UnreadableValues()
@@ -576,7 +585,7 @@ def refusal_of(page: Page) -> PutResult | None:
     return _refused(page, error) if error else None
 
 
-def refusal_of_length(page: Page, limits: Limits) -> PutResult | None:
+def refusal_of_length(page: Page, limits: CallLimits) -> PutResult | None:
     """The result of a page that is too long for a request; None if it is not."""
     length = weight(page)
     if length <= limits.request_bytes - ROOM_BYTES:
@@ -594,7 +603,7 @@ def at_micros(at: Time | None) -> int | None:
     return None if at is None else micros(at)
 
 
-def url_batches(urls: Iterable[str], limits: Limits, most: int | None = None) -> Iterator[list[str]]:
+def url_batches(urls: Iterable[str], limits: CallLimits, most: int | None = None) -> Iterator[list[str]]:
     """URLs in lists, each fit for a request; `most` of a list, if the answer holds fewer than the request."""
     most = limits.urls if most is None else min(most, limits.urls)
     return batches(urls, lambda url: 8 + len(url.encode("utf-8", "surrogatepass")), most, limits.call_bytes)

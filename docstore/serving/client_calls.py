@@ -172,7 +172,7 @@ def endpoint_of(method: object) -> Endpoint | None:
 # --- what the server says of itself
 
 
-class Limits(NamedTuple):
+class CallLimits(NamedTuple):
     """How much one request may hold."""
 
     request_bytes: int = 64 << 20
@@ -199,7 +199,7 @@ class About(NamedTuple):
     pid: int = 0
     path: str = ""
     archive: str = ""
-    limits: Limits = Limits()
+    limits: CallLimits = CallLimits()
     role: str = ""
 
 

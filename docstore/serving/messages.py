@@ -70,7 +70,7 @@ class Route:
         streams: the answer is many items.
         status: of an answer with which nothing is wrong.
         is_long: the message holds bodies, values or the groups of long results; every other one has at most
-            `Limits.call_bytes`.
+            `CallLimits.call_bytes`.
     """
 
     def __init__(

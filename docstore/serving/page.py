@@ -175,7 +175,7 @@ def _base(admission: Admission, context: RequestContext, service: Service) -> di
     jobs = service.jobs.list()
     return {
         "version": __version__,
-        "store_name": service.store.opened.path.name,
+        "store_name": service.store.backend.path.name,
         "client_name": context.client_name,
         "jobs": jobs,
         "running": [job for job in jobs if job.state == "running"],
@@ -505,7 +505,7 @@ def _is_wanted(store: DocumentStore, live: LiveCapture, verdict: str, earliest: 
 
 def _verdict_of(store: DocumentStore, live: LiveCapture) -> capture.StoredVerdict | None:
     value = live.columns.get(capture.VERDICT)
-    return None if value is None else capture.decode_verdict(store.opened.values.fetch(value))
+    return None if value is None else capture.decode_verdict(store.backend.values.fetch(value))
 
 
 def _listed(store: DocumentStore, url: str, live: LiveCapture) -> dict[str, Any]:
@@ -514,7 +514,7 @@ def _listed(store: DocumentStore, url: str, live: LiveCapture) -> dict[str, Any]
     def text(column: capture.Column) -> str:
         try:
             value = live.columns.get(column)
-            return "" if value is None else store.opened.values.fetch(value).decode("utf-8", "replace")
+            return "" if value is None else store.backend.values.fetch(value).decode("utf-8", "replace")
         except CorruptionError:  # the rest of the list is shown
             return ""
 

@@ -14,18 +14,18 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar, Unpack
 from blake3 import blake3
 
 from docstore.model import capture, keys
+from docstore.model.capture import PagePointer, parse_place, place_after
 from docstore.model.errors import InvalidArgument
 from docstore.model.plain import shown_times
-from docstore.model.pointers import PagePointer, parse_place, place_after
 from docstore.model.types import Mutation, Page, PutOptions, PutResult, ReadSpec, Schema, SetCell
 from docstore.reading import queries
 from docstore.reading.cells import Row, scan_range
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
-from docstore.search.answers import SearchOptions, SearchResults
+from docstore.search.results import SearchOptions, SearchResults
 from docstore.serving.archive_cdx import compiled_expression
 from docstore.serving.client import RemoteCells, RemoteStore
-from docstore.serving.client_calls import About, Endpoint, Job, Limits, Listed, Rejected, Role, endpoint_of
+from docstore.serving.client_calls import About, CallLimits, Endpoint, Job, Listed, Rejected, Role, endpoint_of
 from docstore.serving.messages import (
     PAUSE,
     Parameter,
@@ -62,9 +62,9 @@ _T = TypeVar("_T")
 async def about(context: RequestContext, service: Service) -> Response:
     """What this server is, and how much one request may hold."""
     limits = service.settings.limits
-    bounds = Limits(limits.request_bytes, limits.batch_pages, limits.urls, limits.call_bytes)
+    bounds = CallLimits(limits.request_bytes, limits.batch_pages, limits.urls, limits.call_bytes)
     role = context.role.name.lower()
-    path = str(service.store.opened.path)
+    path = str(service.store.backend.path)
     found = About(__version__, service.boot, os.getpid(), path, service.archive_url, bounds, role)
     return reply(context, found._asdict())
 
@@ -78,7 +78,7 @@ async def schema(context: RequestContext, service: Service) -> Response:
 @route("GET", "/v1/lost", Role.READ, gives={"lost": list[Finding], "set_aside": list[SetAside]})
 async def lost(context: RequestContext, service: Service) -> Response:
     """What opens of this store have found lost, until it is acknowledged."""
-    return reply(context, {"lost": list(service.store.lost), "set_aside": list(service.store.opened.set_aside)})
+    return reply(context, {"lost": list(service.store.lost), "set_aside": list(service.store.backend.set_aside)})
 
 
 @route("GET", "/healthz", Role.NONE, gives=dict[str, Any])
@@ -336,7 +336,7 @@ async def find(
 async def rejected(context: RequestContext, service: Service) -> Response:
     """Captures that a policy rejected."""
 
-    found = queries.rejected(service.store.table, service.store.opened.values)
+    found = queries.rejected(service.store.table, service.store.backend.values)
     return await stream(context, service, lambda: (PAUSE if one is None else Rejected(*one) for one in found))
 
 
@@ -344,7 +344,7 @@ async def rejected(context: RequestContext, service: Service) -> Response:
 async def orphans(context: RequestContext, service: Service) -> Response:
     """Rejected pages to fetch again."""
 
-    found = queries.orphans(service.store.table, service.store.opened.values)
+    found = queries.orphans(service.store.table, service.store.backend.values)
     return await stream(context, service, lambda: (PAUSE if one is None else one for one in found))
 
 

@@ -94,7 +94,7 @@ class Server:
 
     def run(self, on_ready: Callable[[Server], None]) -> None:
         """Listen until told to stop; see `serve`."""
-        self.unix = (self._settings.unix or default_socket_path(self._store.opened.path)).absolute()
+        self.unix = (self._settings.unix or default_socket_path(self._store.backend.path)).absolute()
         before = sys.getswitchinterval()
         with contextlib.ExitStack() as stack:
             tcp = stack.enter_context(tcp_socket(self._settings.bind, self._settings.port))
@@ -140,7 +140,7 @@ class Server:
         tasks = [asyncio.create_task(self._listen(*one)) for one in listeners]
         try:
             await self._started(tasks)
-            self._store.opened.publish_server(f"unix:{self.unix}")
+            self._store.backend.publish_server(f"unix:{self.unix}")
             on_ready(self)
             self._log.write(
                 "listening",
@@ -156,7 +156,7 @@ class Server:
             tidying.cancel()
         finally:
             self._api.is_stopping = True
-            self._store.opened.publish_server("")
+            self._store.backend.publish_server("")
             for server in self._servers:
                 server.should_exit = True
             await self._service.jobs.stop(self._settings.limits.stop_seconds)

@@ -88,7 +88,7 @@ class Service:
         self.boot = os.urandom(8).hex()
         self.jobs = Jobs(store, log, settings.backup_root)
         self.archive_url = ""
-        self._short_reader = DocumentReader(store.table, store.opened.values, most_bytes=SHORT_BYTES)
+        self._short_reader = DocumentReader(store.table, store.backend.values, most_bytes=SHORT_BYTES)
         self._readers = ThreadPoolExecutor(READERS, "docstore-read")
         self._streamers = ThreadPoolExecutor(STREAMERS, "docstore-stream")
         self._writers = ThreadPoolExecutor(WRITERS, "docstore-put")
@@ -265,7 +265,7 @@ class Service:
     def free_bytes(self) -> int:
         """Room on the disk of the store; 0 if the disk does not say."""
         try:
-            return Files().free_bytes(self.store.opened.path)
+            return Files().free_bytes(self.store.backend.path)
         except StorageError:
             return 0
 
@@ -542,7 +542,7 @@ def _check(store: DocumentStore, progress: Progress, *, sample: float = 1.0) -> 
     """See `docstore.reports.check`."""
     problems: list[dict[str, Any]] = []
     count = 0
-    for problem in check(store.opened, lambda rows: progress("rows", rows, 0), sample):
+    for problem in check(store.backend, lambda rows: progress("rows", rows, 0), sample):
         count += 1
         if len(problems) < MOST_PROBLEMS:
             problems.append(problem._asdict())

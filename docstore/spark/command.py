@@ -1,4 +1,7 @@
-"""The program `docstore-spark`."""
+"""The program `docstore-spark`, which finds the duplicates of files on any path that Spark reads.
+
+It reads the arguments, starts a Spark session, and calls `docstore.spark.job`; no page passes through it.
+"""
 
 from __future__ import annotations
 

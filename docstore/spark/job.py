@@ -27,7 +27,7 @@ from docstore.model.plain import Plain
 from docstore.model.types import Schema
 from docstore.reading.documents import MAX_REDIRECTS
 from docstore.spark import kernels
-from docstore.sweep.clusters import CanonicalPolicy
+from docstore.sweep.clusters import ROUNDS, CanonicalPolicy
 from docstore.sweep.kernels import TextRule
 
 try:
@@ -56,7 +56,7 @@ TABLE_BITS = 56
 TABLES = 1 << (63 - TABLE_BITS)
 FORMAT = 1
 """Number of the format of the table of fingerprints.  The column `made_by` holds it, with the rule of texts."""
-ROUNDS = 100
+MOST_STARS = 100
 BLOCK_BITS = 12
 """Pairs whose first numbers are equal but for these low bits are verified together.  Neighbouring numbers are pages of
 one site, so a text that is paired with many of them is sent once."""
@@ -162,7 +162,7 @@ class _Sweep:
             versions.groupBy("identity").agg(F.min("id").alias("leader"), F.count("*").alias("size"))
         )
         leading = versions.join(groups, versions["id"] == groups["leader"], "left_semi").where("by_text")
-        verified = self._verified(leading).checkpoint()
+        verified = self._verified(self._candidates(leading), leading).checkpoint()
         self._begin("components")
         bodies = versions.join(groups, "identity").select("body", "leader")
         first = bodies.groupBy("body").agg(F.min("leader").alias("first"), F.max("leader").alias("second"))
@@ -171,8 +171,16 @@ class _Sweep:
         edges = verified.select("first", "second").union(linked.select("first", F.col("leader").alias("second")))
         components = self._components(edges)
         self._begin("clusters")
-        places = self._places(every, versions, groups, verified, components).checkpoint()
-        places.drop("id").write.parquet(f"{self._output}/clusters")
+        members = self._persist(self._members(every, versions, groups, components))
+        places = self._places(members, verified).checkpoint()
+        for _ in range(ROUNDS):  # with pairs that large buckets left out, as the local sweep does
+            missing = places.select(F.explode("missing").alias("first"), F.col("id").alias("second"))
+            more = self._verified(missing, leading).checkpoint()
+            if more.isEmpty():
+                break
+            verified = verified.union(more)
+            places = self._places(members, verified).checkpoint()
+        places.drop("id", "missing").write.parquet(f"{self._output}/clusters")
         if self._options.kept:
             stays = places.where("kind = 'new'").select("id", "url", "timestamp")
             texts = versions.select("id", F.col("title").cast("string"), F.col("text").cast("string"))
@@ -224,16 +232,19 @@ class _Sweep:
 
     # --- pairs
 
-    def _verified(self, leading: Frame) -> Frame:
-        """Pairs of leaders that are within the threshold."""
+    def _candidates(self, leading: Frame) -> Frame:
+        """Likely pairs of leaders."""
         fingerprints = leading.select("id", "shingle_count", "sketch")
-        pairs = (
+        return (
             fingerprints.mapInArrow(partial(kernels.bands_of, self._threshold), kernels.ddl(kernels.BANDED))
             .repartition("bucket")
             .sortWithinPartitions("bucket")
             .mapInArrow(partial(kernels.pairs_of_buckets, self._threshold, self._fresh), kernels.ddl(kernels.PAIR))
             .distinct()
         )
+
+    def _verified(self, pairs: Frame, leading: Frame) -> Frame:
+        """Those pairs of leaders that are within the threshold."""
         pairs = pairs.select(F.shiftright("first", BLOCK_BITS).alias("block"), F.col("first").alias("id"), "second")
         pairs = self._persist(pairs)
         needed = pairs.select("block", "id").union(pairs.select("block", "second")).distinct()
@@ -253,7 +264,7 @@ class _Sweep:
         """
         pairs = edges.select(F.col("second").alias("u"), F.col("first").alias("v")).distinct().checkpoint()
         state = _sum_of(pairs)
-        for _ in range(ROUNDS):
+        for _ in range(MOST_STARS):
             both = pairs.union(pairs.select(F.col("v").alias("u"), F.col("u").alias("v")))
             least = both.groupBy("u").agg(F.least("u", F.min("v")).alias("m"))
             large = both.join(least, "u").where("v > u").select(F.col("v").alias("u"), F.col("m").alias("v")).distinct()
@@ -268,18 +279,23 @@ class _Sweep:
 
     # --- clusters
 
-    def _places(self, every: Frame, versions: Frame, groups: Frame, verified: Frame, components: Frame) -> Frame:
-        """PLACE of all versions of this crawl."""
-        options = self._options
+    def _members(self, every: Frame, versions: Frame, groups: Frame, components: Frame) -> Frame:
+        """Versions with their component, and what the rule of clusters needs of them."""
         members = versions.drop("text", "sketch", "redirect").join(groups, "identity")
         members = members.join(components, "leader", "left")
         members = members.withColumn("component", F.coalesce("component", "leader"))
-        policy, same_url = options.canonical_policy, options.same_url
-        if options.against:
-            policy, same_url = CanonicalPolicy.OLDEST, True
-        members = self._with_votes(every, members, policy)
+        return self._with_votes(every, members, self._policy)
+
+    @property
+    def _policy(self) -> CanonicalPolicy:
+        return CanonicalPolicy.OLDEST if self._options.against else self._options.canonical_policy
+
+    def _places(self, members: Frame, verified: Frame) -> Frame:
+        """PLACE of all versions of this crawl."""
+        options = self._options
+        same_url = options.same_url or bool(options.against)
         rule = kernels.ClusterRule(
-            policy, same_url, options.schema.title_rule, options.schema.near_threshold, self._fresh
+            self._policy, same_url, options.schema.title_rule, options.schema.near_threshold, self._fresh
         )
         roots_of = members.where("id = leader").select(F.col("id").alias("first"), "component")
         # one row for all pairs of a text: a large family has hundreds for each

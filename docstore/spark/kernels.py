@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -33,7 +34,7 @@ from docstore.reading.documents import REDIRECT_STATUSES
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.writes import Prepared
 from docstore.sweep.candidates import band_keys, band_pairs, band_width
-from docstore.sweep.clusters import CanonicalPolicy, cluster_versions
+from docstore.sweep.clusters import CanonicalPolicy, cluster_versions, missing_pairs
 from docstore.sweep.kernels import BY_TEXT, LONG_TEXT_BYTES, TextRule, equality, identify, text_of
 from docstore.sweep.pairs import PairGraph, same_bodies, set_apart
 from docstore.writing.prepare import Preparer
@@ -107,9 +108,10 @@ PLACE = pa.schema(
         ("canonical_timestamp", pa.timestamp("us", "UTC")),
         ("similarity", pa.float64()),
         ("id", pa.int64()),
+        ("missing", pa.list_(pa.int64())),
     ]
 )
-"""The result, a row for each version."""
+"""The result, a row for each version; and versions before it that it has to be compared with."""
 
 
 def ddl(schema: Any) -> str:
@@ -121,6 +123,7 @@ def ddl(schema: Any) -> str:
         pa.float64(): "double",
         pa.bool_(): "boolean",
         pa.timestamp("us", "UTC"): "timestamp",
+        pa.list_(pa.int64()): "array<bigint>",
     }
     return ", ".join(f"{field.name} {names[field.type]}" for field in schema)
 
@@ -465,6 +468,11 @@ def _places(rule: ClusterRule, table: Any, pairs: tuple[Numbers, Numbers, NDArra
     )
     clusters = cluster_versions(members, graph, rule.policy)
     canonical = clusters.canonical
+    by_text = _numbers(table, "by_text")
+    known = np.searchsorted(numbers, pairs[0]), np.searchsorted(numbers, pairs[1])
+    missing: defaultdict[int, list[int]] = defaultdict(list)
+    for first, second in zip(*missing_pairs(graph, clusters, by_text, known), strict=True):
+        missing[int(second)].append(int(numbers[first]))
     titled = np.array(table["titled"].to_pylist(), object)
     bodies = np.array(table["body"].to_pylist(), object)
     times = _numbers(table, "column_time")
@@ -474,7 +482,9 @@ def _places(rule: ClusterRule, table: Any, pairs: tuple[Numbers, Numbers, NDArra
         of = int(canonical[number])
         url, at = url_of(row_keys[number]), int(times[number])
         if sizes[of] == 1:
-            places.append((url, at, str(VerdictKind.NEW), None, None, None, None, int(numbers[number])))
+            places.append(
+                (url, at, str(VerdictKind.NEW), None, None, None, None, int(numbers[number]), missing[number])
+            )
             continue
         place = ClusterPlace(row_keys[of], int(times[of]), float(clusters.similarity[number]))
         kind = VerdictKind.NEAR
@@ -485,7 +495,7 @@ def _places(rule: ClusterRule, table: Any, pairs: tuple[Numbers, Numbers, NDArra
         elif titled[of] is not None and titled[of] == titled[number]:
             kind = VerdictKind.SAME_TEXT
         of_page = place.cluster.hex(), url_of(place.row_key), place.timestamp, place.similarity
-        places.append((url, at, str(kind), *of_page, int(numbers[number])))
+        places.append((url, at, str(kind), *of_page, int(numbers[number]), missing[number]))
     columns = zip(*places, strict=True) if places else [()] * len(PLACE)
     return pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(columns, PLACE, strict=True)], schema=PLACE

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from blake3 import blake3
 
+from docstore.model.capture import PagePointer
 from docstore.model.format import BASE_FAMILY
-from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
 from docstore.storage.values import Column

@@ -280,7 +280,8 @@ def _shown(record: CaptureRecord, source: CaptureRecord | None, shows_body: bool
                 del columns[CRAWL]
             verdict = b"" if VERDICT in record.columns else columns.get(VERDICT, b"")
             if verdict[:1] == INLINE_TAG:  # the visit was written before the capture that it confirms
-                columns[VERDICT] = INLINE_TAG + encode_verdict(not_modified(decode_verdict(verdict[1:])))
+                with suppress(CorruptionError):  # a damaged one is shown as it is: its reader reports it
+                    columns[VERDICT] = INLINE_TAG + encode_verdict(not_modified(decode_verdict(verdict[1:])))
         else:
             columns = {
                 column: value

@@ -1,4 +1,8 @@
-"""Settings of glibc's heap; does nothing with another C library."""
+"""Settings of glibc's heap, for processes that run for long.
+
+By default freed memory stays in the heaps of threads, so a process would look larger than what it holds.  With another
+C library nothing is set.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ Types only, which a reader of pages does not load.  A backend is one package.  "
 to the protocols here; the classes behind them are in the package:
 
     protocol     in a directory: `tablets/`             in HBase: `cluster/`
+    Location     layout.py: StoreDirectory              backend.py: HBaseLocation
     Backend      layout.py: LocalBackend                backend.py: HBaseBackend
     Values       values.py: LocalValues                 values.py: CellValues
     Committer    commit.py: LocalCommitter              commit.py: SlotCommitter
@@ -58,17 +59,32 @@ class Values(Protocol):
 
     Attributes:
         unreadable: values and dictionaries that could not be read.
-        shares_values: cells may share a value, and values be deltas; else each cell has a value of its own.
-        fill: fills in the values of a stored capture's record in one call: record, fields by number, list to fill, most
-            bytes; -> False if the values have to be fetched one by one.  None if there is no such call.
-        check_rows: finds rows of pages sound in native code: rows, declared families, rules, kernel, hashes of
-            postings; -> the others, and what to ask the index for.  None if there is no such call.
     """
 
     unreadable: UnreadableValues
-    shares_values: bool
-    fill: Callable[[bytes, Mapping[int, Any], list[Any], int], bool] | None
-    check_rows: Callable[..., tuple[list[int], Any]] | None
+
+    @property
+    def shares_values(self) -> bool:
+        """Whether cells may share a value, and values be deltas; else each cell has a value of its own."""
+        ...
+
+    @property
+    def fill(self) -> Callable[[bytes, Mapping[int, Any], list[Any], int], bool] | None:
+        """Fills in the values of a stored capture's record in one call; None if there is no such call.
+
+        It takes the record, fields by number, the list to fill, and the most bytes.  It returns False if the values
+        have to be fetched one by one.
+        """
+        ...
+
+    @property
+    def check_rows(self) -> Callable[..., tuple[list[int], Any]] | None:
+        """Finds rows of pages sound in native code; None if there is no such call.
+
+        It takes rows, declared families, rules, the kernel, and hashes of postings.  It returns the other rows, and
+        what to ask the index for.
+        """
+        ...
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """Encode a value by itself and append it; -> the value to put into its cell."""
@@ -194,13 +210,30 @@ class Closing(Protocol):
         ...
 
 
+class Location(Protocol):
+    """Where a store is, or can be made: what an address names."""
+
+    def exists(self) -> bool:
+        """Whether there is a store."""
+        ...
+
+    def server(self) -> str:
+        """The address of the server that has the store open; "" for none.
+
+        Only valid while the store is locked: an ended process may have left its address there.
+        """
+        ...
+
+    def open(self, *, create: bool, schema: Schema | None, read_only: bool | None, memory: str | int | None) -> Backend:
+        """Open the store, making it first if asked to; see `docstore.open`."""
+        ...
+
+
 class Backend(Protocol):
-    """An open store without its pages; made by `docstore.backends.open_backend`.
+    """An open store without its pages; `Location.open` makes it.
 
     Attributes:
-        path: a folder of the store; a sweep may keep its progress there.
         schema: of the store.
-        engine: rows of cells.
         base_rows: bases of deltas.
         memory: what it may hold in memory.
         band_secret: key of the bins of bands; b"" for none.
@@ -210,15 +243,23 @@ class Backend(Protocol):
         lower: for an overlay, the backend under it.
     """
 
-    path: Path
     schema: Schema
-    engine: Engine
     base_rows: BaseRows
     memory: Memory
     band_secret: bytes
     runs: RunStorage | None
     index: Closing | None
     lower: Backend | None
+
+    @property
+    def path(self) -> Path:
+        """A folder of the store; a sweep may keep its progress there."""
+        ...
+
+    @property
+    def engine(self) -> Engine:
+        """Rows of cells."""
+        ...
 
     @property
     def values(self) -> Values:

@@ -1,5 +1,9 @@
 """Bigtable's semantics over an engine: declared families, versions, garbage collection, checks of mutations.
 
+    CaptureRows     capture records of rows, and which of them the policies keep
+    PlainFamilies   all other families: cells with versions, under a policy for each family
+    Table           a row as its families show it; the two above, read as one
+
 Families.  The columns of families `page`, `http`, `text` and `dedup` are a view of the row's capture records
 (`storage.captures`).  Columns that are computed later (`is_later`: LATER_COLUMNS, and all of `note`) are cells at the
 capture's time, shown and collected with their capture.  All other families have plain cells.
@@ -22,13 +26,11 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, TIMESTAMP_MAX
 from docstore.model.types import (
     BUILT_IN_FAMILIES,
-    Append,
     Cell,
     ColumnFamily,
     DeleteCells,
     DeleteRow,
     GCPolicy,
-    Increment,
     Mutation,
     Position,
     ReadSpec,
@@ -66,7 +68,6 @@ _MOST_RECORDS = 512
 _SLICE_CELLS = 1000
 _HEAD_VERSIONS = 8
 """Versions of a column that are read first; older ones that a policy drops are not read."""
-_COUNTER_BYTES = 8
 _KEEP_ALL = GCPolicy()
 
 Pending = Mapping[int, CaptureRecord]
@@ -113,8 +114,8 @@ def _with_kept(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: Sa
         yield cell, kept
 
 
-class Table:
-    """Rows of one table of an engine, with declared families.  Thread-safe.
+class CaptureRows:
+    """Captures of the rows of a table: their records, and which of them the policies keep.  Thread-safe.
 
     Attributes:
         captures_policy, bodies_policy: policies for captures, and for the bodies of kept captures.
@@ -124,35 +125,20 @@ class Table:
     Args:
         engine: has the cells.
         name: of the table.
-        families: declared ones, by name; all others are refused.
         clock: microseconds since 1970, for `max_age_seconds`.
-        same_value: whether two cell values stand for the same value.
         captures: the policy for captures.
         bodies: the policy for their bodies.
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        name: str,
-        families: Mapping[str, ColumnFamily],
-        clock: Callable[[], int],
-        same_value: SameValue = eq,
-        *,
-        captures: GCPolicy = _KEEP_ALL,
-        bodies: GCPolicy = _KEEP_ALL,
+        self, engine: Engine, name: str, clock: Callable[[], int], captures: GCPolicy, bodies: GCPolicy
     ) -> None:
         self._engine = engine
         self._name = name
-        self._families = dict(families)
         self._clock = clock
-        self._same_value = same_value
         self.captures_policy, self.bodies_policy = captures, bodies
         self.collects_captures, self.collects_bodies = not keeps_all(captures), not keeps_all(bodies)
         self.ages_captures = any(policy.max_age_seconds is not None for policy in (captures, bodies))
-        self._collected = {family.name: family.gc for family in self._families.values() if not keeps_all(family.gc)}
-
-    # --- captures ---
 
     def record(self, row_key: bytes, timestamp: int, pending: Pending = NONE_PENDING) -> CaptureRecord | None:
         """The capture record at a time, whether or not a policy hides it; None if the time is free."""
@@ -202,11 +188,6 @@ class Table:
         bound = end
         return (capture for capture in captures if capture.timestamp < bound)
 
-    def _live(
-        self, records: Iterable[CaptureRecord], find: Callable[[int], CaptureRecord | None]
-    ) -> Iterator[LiveCapture]:
-        return live(records, find, self.captures_policy, self.bodies_policy, self._clock())
-
     def newest_record(self, row_key: bytes) -> Cell | None:
         """The newest capture record of a row, whether or not a policy hides it."""
         return self._engine.newest(self._name, row_key, CAPTURE_FAMILY, b"")
@@ -251,6 +232,53 @@ class Table:
         first = next(self._live(up_to, lambda timestamp: self.record(row_key, timestamp, pending)), None)
         return first if first is not None and first.timestamp == timestamp else None
 
+    def live(self, records: Sequence[CaptureRecord]) -> Iterator[LiveCapture]:
+        """Of all records of a row, newest first, the captures that the policies keep."""
+        keeps_all_of_them = not (self.collects_captures or self.collects_bodies)
+        if len(records) == 1 and records[0].kind == CAPTURE_STORED and keeps_all_of_them:
+            return iter((stored_capture(records[0]),))
+        return self._live(records, {record.timestamp: record for record in records}.get)
+
+    def row_captures(self, stored: Sequence[Cell]) -> Iterator[LiveCapture]:
+        """The captures that the policies keep, newest first, from all cells of a row.
+
+        Damaged records are left out, so that they do not end a scan.
+        """
+        return self.live(list(sound_records(stored)))
+
+    def _live(
+        self, records: Iterable[CaptureRecord], find: Callable[[int], CaptureRecord | None]
+    ) -> Iterator[LiveCapture]:
+        return live(records, find, self.captures_policy, self.bodies_policy, self._clock())
+
+    def scan_captures(
+        self, start: bytes = b"", end: bytes | None = None, others: Iterable[str] = ()
+    ) -> Iterator[ScannedRow]:
+        """Rows with captures: all their capture records and later columns, as stored.
+
+        `row_captures` says which of them are live.  With `others`, also cells of these families, and rows with only
+        such cells.
+        """
+        families = tuple(sorted({CAPTURE_FAMILY, *others, *LATER_FAMILIES}))
+        for row in self._engine.scan(self._name, start, end, ReadSpec(families, cell_limit=_SLICE_CELLS)):
+            if row.truncated:
+                row = ScannedRow(row.row_key, self.stored_row(row.row_key, ReadSpec(families)), truncated=False)
+            yield row
+
+    # --- records, whether or not a policy hides them
+
+    def stored_row(self, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
+        """Cells of one row as stored, hidden ones included; captures as their records.
+
+        A delete needs them: a hidden cell exists until compaction.
+        """
+        return self._engine.read_row(self._name, row_key, spec)
+
+    def row_keys(self, start: bytes = b"", end: bytes | None = None) -> Iterator[bytes]:
+        """Keys of rows with ``start <= row key < end`` that hold cells, whether or not a policy hides them."""
+        spec = ReadSpec(versions=1, cell_limit=1, keys_only=True)
+        return (row.row_key for row in self._engine.scan(self._name, start, end, spec))
+
     def replacement(self, row_key: bytes, old: CaptureRecord, new: CaptureRecord) -> RowMutations | None:
         """The mutation that replaces a record with another; None if the row has something else there by now.
 
@@ -261,11 +289,6 @@ class Table:
             return None
         return RowMutations(self._name, row_key, [new.cell()])
 
-    def row_keys(self, start: bytes = b"", end: bytes | None = None) -> Iterator[bytes]:
-        """Keys of rows with ``start <= row key < end`` that hold cells, whether or not a policy hides them."""
-        spec = ReadSpec(versions=1, cell_limit=1, keys_only=True)
-        return (row.row_key for row in self._engine.scan(self._name, start, end, spec))
-
     def dropped_records(self, records: Sequence[CaptureRecord]) -> list[CaptureRecord]:
         """Of all records of a row, newest first, those that the policy drops, for compaction."""
         if not self.collects_captures:
@@ -273,21 +296,6 @@ class Table:
         by_time = {record.timestamp: record for record in records}
         kept = {capture.timestamp for capture in self._live(records, by_time.get)}
         return [record for record in records if record.timestamp not in kept]
-
-    def live_cells(self, stored: Sequence[Cell]) -> list[Cell]:
-        """Of all cells of a row, from `stored_row`, those that the policies keep; records without hidden bodies.
-
-        Damaged records are left out.
-        """
-        records = list(sound_records(stored))
-        dropped = {record.timestamp for record in self.dropped_records(records)}
-        bodies = self.bodies_to_drop(records)
-        shown = (without_body(record) if record.timestamp in bodies else record for record in records)
-        kept = [Cell(*record.cell()) for record in shown if record.timestamp not in dropped]
-        times = {cell.timestamp for cell in kept}
-        kept += (cell for cell in stored if is_later(cell[:2]) and cell.timestamp in times)
-        others = (cell for cell in stored if cell.family not in CAPTURE_FAMILIES and cell.family != CAPTURE_FAMILY)
-        return [*kept, *self._kept(others, EVERYTHING)]
 
     def bodies_to_drop(self, records: Sequence[CaptureRecord]) -> set[int]:
         """Of all records of a row, newest first, the times of stored captures whose bodies the policy hides."""
@@ -301,7 +309,190 @@ class Table:
             and capture.columns.get(BODY) != by_time[capture.timestamp].columns.get(BODY)
         }
 
-    # --- reading ---
+
+class PlainFamilies:
+    """Families with plain cells.  Consecutive versions with the same value count as one version.  Thread-safe.
+
+    Args:
+        engine: has the cells.
+        name: of the table.
+        policies: that drop something, by family.
+        clock: microseconds since 1970, for `max_age_seconds`.
+        same_value: whether two cell values stand for the same value.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        name: str,
+        policies: Mapping[str, GCPolicy],
+        clock: Callable[[], int],
+        same_value: SameValue,
+    ) -> None:
+        self._engine = engine
+        self._name = name
+        self._policies = policies
+        self._clock = clock
+        self._same_value = same_value
+
+    def read_row(self, row_key: bytes, spec: ReadSpec) -> list[Cell]:
+        """Cells of one row that the policies keep; see `Table.read_row`."""
+        if not self._collects(spec):
+            return self._engine.read_row(self._name, row_key, spec)
+        cells: list[Cell] = []
+        for cell in self._kept_of_row(row_key, spec):
+            cells.append(cell)
+            if len(cells) == spec.cell_limit:
+                break
+        return cells
+
+    def newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
+        """The newest version of one column that the policies keep."""
+        policy = self._policies.get(family)
+        if policy is None or policy.max_age_seconds is None:  # a policy by number never drops the newest
+            return self._engine.newest(self._name, row_key, family, qualifier)
+        spec = ReadSpec((family,), qualifier, versions=1)
+        return next((cell for cell in self.read_row(row_key, spec) if cell.qualifier == qualifier), None)
+
+    def scan(self, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
+        """Rows with a kept cell of the spec, in row-key order."""
+        return (
+            self._scan_kept(start, end, spec)
+            if self._collects(spec)
+            else self._engine.scan(self._name, start, end, spec)
+        )
+
+    def kept(self, cells: Iterable[Cell], spec: ReadSpec) -> Iterator[Cell]:
+        """The cells of whole columns that the policies keep and the spec selects."""
+        now = self._clock()
+        for column, group in groupby(cells, key=_column_of):
+            yield from self._kept_of_column(column, group, spec, now)
+
+    def dropped(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Of all versions of a column, newest first, those that the policy of its family drops."""
+        policy = self._policies.get(cells[0].family)
+        return [] if policy is None else expired(cells, policy, self._clock(), self._same_value)
+
+    def collected_columns(self, row_key: bytes) -> Iterator[list[Cell]]:
+        """All versions of each column of a row that has a policy."""
+        if self._policies:
+            raw = self._raw_cells(row_key, ReadSpec(tuple(sorted(self._policies))))
+            for _, group in groupby(raw, key=_column_of):
+                yield list(group)
+
+    def _collects(self, spec: ReadSpec) -> bool:
+        """Whether a policy may hide cells that the engine returns for this spec."""
+        policies = (
+            self._policies.values()
+            if spec.families is None
+            else [self._policies[family] for family in spec.families if family in self._policies]
+        )
+        # A policy by number never drops the newest version.
+        newest_only = spec.versions == 1 and spec.until is None
+        now = self._clock()
+        return any(
+            not _keeps_from(policy, spec.since, now) and (not newest_only or policy.max_age_seconds is not None)
+            for policy in policies
+        )
+
+    def _scan_kept(self, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
+        limit = spec.cell_limit
+        raw = spec._replace(since=0, until=None, versions=None, keys_only=False, cell_limit=_SLICE_CELLS)
+        for row in self._engine.scan(self._name, start, end, raw):
+            source = self._kept_of_row(row.row_key, spec) if row.truncated else self.kept(row.cells, spec)
+            cells: list[Cell] = []
+            truncated = False
+            for cell in source:
+                if limit is not None and len(cells) == limit:
+                    truncated = True
+                    break
+                cells.append(cell)
+            if cells:
+                yield ScannedRow(row.row_key, cells, truncated)
+
+    def _kept_of_row(self, row_key: bytes, spec: ReadSpec) -> Iterator[Cell]:
+        """The kept cells of a row; of a column with many versions only as many are read as needed."""
+        now = self._clock()
+        heads = self._raw_cells(row_key, spec._replace(versions=_HEAD_VERSIONS, until=None))
+        for column, head in groupby(heads, key=_column_of):
+            yield from self._kept_of_column(column, self._column(row_key, list(head), spec.since), spec, now)
+
+    def _kept_of_column(
+        self, column: tuple[str, bytes], cells: Iterable[Cell], spec: ReadSpec, now: int
+    ) -> Iterator[Cell]:
+        """As `_kept`, for one column; reads no more versions than needed."""
+        policy = self._policies.get(column[0], _KEEP_ALL)
+        after = spec.after
+        count = 0
+        for cell, kept in _with_kept(cells, policy, now, self._same_value):
+            if not kept or cell.timestamp < spec.since or count == spec.versions:
+                return  # older versions are dropped, or not selected
+            if spec.until is not None and cell.timestamp >= spec.until:
+                continue
+            count += 1
+            if after is None or _order(cell) > (after.family, after.qualifier, -after.timestamp):
+                yield cell._replace(value=b"") if spec.keys_only else cell
+            if count == spec.versions:
+                return
+
+    def _column(self, row_key: bytes, head: Sequence[Cell], start: int) -> Iterator[Cell]:
+        """All versions of a column from a time on, newest first: `head`, then more in slices, read lazily."""
+        yield from head
+        versions, limit = head, _HEAD_VERSIONS
+        while len(versions) == limit:
+            limit = min(limit * 4, _SLICE_CELLS)
+            family, qualifier, timestamp, _ = versions[-1]
+            after = Position(family, qualifier, timestamp)
+            raw = ReadSpec((family,), qualifier, start, cell_limit=limit, after=after)
+            cells = self._engine.read_row(self._name, row_key, raw)
+            versions = [cell for cell in cells if cell.qualifier == qualifier]
+            yield from versions
+
+    def _raw_cells(self, row_key: bytes, spec: ReadSpec) -> Iterator[Cell]:
+        """The newest versions of the spec's columns, in slices, from the column on in which the spec resumes."""
+        after = spec.after
+        if after is not None:
+            # No timestamp is TIMESTAMP_MAX, which is no whole millisecond, so this position is before the column.
+            after = Position(after.family, after.qualifier, TIMESTAMP_MAX)
+        while True:
+            raw = spec._replace(keys_only=False, cell_limit=_SLICE_CELLS, after=after)
+            cells = self._engine.read_row(self._name, row_key, raw)
+            yield from cells
+            if len(cells) < _SLICE_CELLS:
+                return
+            after = Position(*cells[-1][:3])
+
+
+class Table(CaptureRows):
+    """Rows of one table of an engine, with declared families.  Thread-safe.
+
+    Args:
+        engine: has the cells.
+        name: of the table.
+        families: declared ones, by name; all others are refused.
+        clock: microseconds since 1970, for `max_age_seconds`.
+        same_value: whether two cell values stand for the same value.
+        captures: the policy for captures.
+        bodies: the policy for their bodies.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        name: str,
+        families: Mapping[str, ColumnFamily],
+        clock: Callable[[], int],
+        same_value: SameValue = eq,
+        *,
+        captures: GCPolicy = _KEEP_ALL,
+        bodies: GCPolicy = _KEEP_ALL,
+    ) -> None:
+        super().__init__(engine, name, clock, captures, bodies)
+        self._families = dict(families)
+        policies = {family.name: family.gc for family in families.values() if not keeps_all(family.gc)}
+        self._plain = PlainFamilies(engine, name, policies, clock, same_value)
+
+    # --- reading
 
     def read_row(self, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
         """Cells of one row that the policies keep, sorted by family, qualifier, newest first.
@@ -314,14 +505,37 @@ class Table:
         self._check_families(spec.families)
         of_captures, others = self._parts(spec)
         if not of_captures:
-            return self._read_others(row_key, spec)
+            return self._plain.read_row(row_key, spec)
         later = self._later(row_key, of_captures)
         shown = self._columns_shown(self.captures(row_key, spec.until), later, of_captures, spec)
         if others == ():
             return list(islice(shown, spec.cell_limit))
-        cells = [*shown, *self._read_others(row_key, spec._replace(families=others))]
+        cells = [*shown, *self._plain.read_row(row_key, spec._replace(families=others))]
         cells.sort(key=_order)
         return cells[: spec.cell_limit]
+
+    def newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
+        """The newest version of one column that the policies keep; cheaper than `read_row`.
+
+        Raises:
+            InvalidArgument: the family is not declared.
+        """
+        if family not in self._families:
+            self._check_families((family,))
+        if family not in CAPTURE_FAMILIES:
+            return self._plain.newest(row_key, family, qualifier)
+        spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
+        return next((cell for cell in self.read_row(row_key, spec) if cell.qualifier == qualifier), None)
+
+    def scan(self, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING) -> Iterator[ScannedRow]:
+        """Rows with ``start <= row key < end`` that have a kept cell of the spec, in row-key order."""
+        self._check_families(spec.families)
+        of_captures, others = self._parts(spec)
+        if not of_captures:
+            return self._plain.scan(start, end, spec)
+        return self._scan_captures(start, end, spec, of_captures, others)
+
+    # --- captures as cells
 
     def _parts(self, spec: ReadSpec) -> tuple[frozenset[str], tuple[str, ...] | None]:
         """The families of captures in a spec, and its other families; None for all others."""
@@ -336,15 +550,46 @@ class Table:
             family for family in spec.families if family not in CAPTURE_FAMILIES
         )
 
-    def _read_others(self, row_key: bytes, spec: ReadSpec) -> list[Cell]:
-        """`read_row` for families with plain cells."""
-        if not self._collects(spec):
-            return self._engine.read_row(self._name, row_key, spec)
-        cells: list[Cell] = []
-        for cell in self._kept_of_row(row_key, spec):
-            cells.append(cell)
-            if len(cells) == spec.cell_limit:
-                break
+    def _scan_captures(
+        self,
+        start: bytes,
+        end: bytes | None,
+        spec: ReadSpec,
+        of_captures: frozenset[str],
+        others: tuple[str, ...] | None,
+    ) -> Iterator[ScannedRow]:
+        families = {CAPTURE_FAMILY, *(others or ()), *(LATER_FAMILIES & of_captures)}
+        raw = ReadSpec(tuple(sorted(families)), cell_limit=_SLICE_CELLS)
+        for row in self._engine.scan(self._name, start, end, raw):
+            if row.truncated:
+                cells = self.read_row(row.row_key, spec._replace(cell_limit=None))
+            else:
+                cells = self._shown_of(row.cells, of_captures, spec)
+            limit = spec.cell_limit
+            if cells:
+                yield ScannedRow(row.row_key, cells[:limit], limit is not None and len(cells) > limit)
+
+    def _shown_of(self, stored: Sequence[Cell], of_captures: frozenset[str], spec: ReadSpec) -> list[Cell]:
+        """Of all cells of a row, those that the policies keep and the spec selects."""
+        records: list[CaptureRecord] = []
+        later: list[Cell] = []
+        others: list[Cell] = []
+        for cell in stored:
+            if cell.family == CAPTURE_FAMILY:
+                records.append(capture_of(cell))
+            elif cell.family in CAPTURE_FAMILIES:
+                if is_later(cell[:2]):
+                    later.append(cell)
+            elif cell.qualifier.startswith(spec.qualifier_prefix):
+                others.append(cell)
+        captures = self._live(records, {record.timestamp: record for record in records}.get)
+        if spec.until is not None:
+            bound = spec.until
+            captures = (capture for capture in captures if capture.timestamp < bound)
+        cells = list(self._columns_shown(captures, later, of_captures, spec))
+        if others:
+            cells += self._plain.kept(others, spec)
+            cells.sort(key=_order)
         return cells
 
     def _later(self, row_key: bytes, families: frozenset[str]) -> list[Cell]:
@@ -398,195 +643,22 @@ class Table:
         versions = by_column.get((next(iter(families)), prefix))
         return versions is not None and len(versions) >= most and len(by_column) == 1
 
-    def stored_row(self, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
-        """Cells of one row as stored, hidden ones included; captures as their records.
+    # --- for copies and compaction
 
-        A delete needs them: a hidden cell exists until compaction.
+    def live_cells(self, stored: Sequence[Cell]) -> list[Cell]:
+        """Of all cells of a row, from `stored_row`, those that the policies keep; records without hidden bodies.
+
+        Damaged records are left out.
         """
-        return self._engine.read_row(self._name, row_key, spec)
-
-    def newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
-        """The newest version of one column that the policies keep; cheaper than `read_row`.
-
-        Raises:
-            InvalidArgument: the family is not declared.
-        """
-        policy = self._collected.get(family)
-        # A policy by number never drops the newest.
-        if family not in CAPTURE_FAMILIES and (policy is None or policy.max_age_seconds is None):
-            if family not in self._families:
-                self._check_families((family,))
-            return self._engine.newest(self._name, row_key, family, qualifier)
-        spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
-        return next((cell for cell in self.read_row(row_key, spec) if cell.qualifier == qualifier), None)
-
-    def scan(self, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING) -> Iterator[ScannedRow]:
-        """Rows with ``start <= row key < end`` that have a kept cell of the spec, in row-key order."""
-        self._check_families(spec.families)
-        of_captures, others = self._parts(spec)
-        if not of_captures:
-            if self._collects(spec):
-                return self._scan_kept(start, end, spec)
-            return self._engine.scan(self._name, start, end, spec)
-        return self._scan_captures(start, end, spec, of_captures, others)
-
-    def _scan_captures(
-        self,
-        start: bytes,
-        end: bytes | None,
-        spec: ReadSpec,
-        of_captures: frozenset[str],
-        others: tuple[str, ...] | None,
-    ) -> Iterator[ScannedRow]:
-        families = {CAPTURE_FAMILY, *(others or ()), *(LATER_FAMILIES & of_captures)}
-        raw = ReadSpec(tuple(sorted(families)), cell_limit=_SLICE_CELLS)
-        for row in self._engine.scan(self._name, start, end, raw):
-            if row.truncated:
-                cells = self.read_row(row.row_key, spec._replace(cell_limit=None))
-            else:
-                cells = self._shown_of(row.cells, of_captures, spec)
-            limit = spec.cell_limit
-            if cells:
-                yield ScannedRow(row.row_key, cells[:limit], limit is not None and len(cells) > limit)
-
-    def _shown_of(self, stored: Sequence[Cell], of_captures: frozenset[str], spec: ReadSpec) -> list[Cell]:
-        """Of all cells of a row, those that the policies keep and the spec selects."""
-        records: list[CaptureRecord] = []
-        later: list[Cell] = []
-        others: list[Cell] = []
-        for cell in stored:
-            if cell.family == CAPTURE_FAMILY:
-                records.append(capture_of(cell))
-            elif cell.family in CAPTURE_FAMILIES:
-                if is_later(cell[:2]):
-                    later.append(cell)
-            elif cell.qualifier.startswith(spec.qualifier_prefix):
-                others.append(cell)
-        captures = self._live(records, {record.timestamp: record for record in records}.get)
-        if spec.until is not None:
-            bound = spec.until
-            captures = (capture for capture in captures if capture.timestamp < bound)
-        cells = list(self._columns_shown(captures, later, of_captures, spec))
-        if others:
-            cells += self._kept(others, spec)
-            cells.sort(key=_order)
-        return cells
-
-    def scan_captures(
-        self, start: bytes = b"", end: bytes | None = None, others: Iterable[str] = ()
-    ) -> Iterator[ScannedRow]:
-        """Rows with captures: all their capture records and later columns, as stored.
-
-        `row_captures` says which of them are live.  With `others`, also cells of these families, and rows with only
-        such cells.
-        """
-        families = tuple(sorted({CAPTURE_FAMILY, *others, *LATER_FAMILIES}))
-        for row in self._engine.scan(self._name, start, end, ReadSpec(families, cell_limit=_SLICE_CELLS)):
-            if row.truncated:
-                row = ScannedRow(row.row_key, self.stored_row(row.row_key, ReadSpec(families)), truncated=False)
-            yield row
-
-    def row_captures(self, stored: Sequence[Cell]) -> Iterator[LiveCapture]:
-        """The captures that the policies keep, newest first, from all cells of a row.
-
-        Damaged records are left out, so that they do not end a scan.
-        """
-        return self.live(list(sound_records(stored)))
-
-    def live(self, records: Sequence[CaptureRecord]) -> Iterator[LiveCapture]:
-        """Of all records of a row, newest first, the captures that the policies keep."""
-        keeps_all_of_them = not (self.collects_captures or self.collects_bodies)
-        if len(records) == 1 and records[0].kind == CAPTURE_STORED and keeps_all_of_them:
-            return iter((stored_capture(records[0]),))
-        return self._live(records, {record.timestamp: record for record in records}.get)
-
-    def _scan_kept(self, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
-        limit = spec.cell_limit
-        raw = spec._replace(since=0, until=None, versions=None, keys_only=False, cell_limit=_SLICE_CELLS)
-        for row in self._engine.scan(self._name, start, end, raw):
-            source = self._kept_of_row(row.row_key, spec) if row.truncated else self._kept(row.cells, spec)
-            cells: list[Cell] = []
-            truncated = False
-            for cell in source:
-                if limit is not None and len(cells) == limit:
-                    truncated = True
-                    break
-                cells.append(cell)
-            if cells:
-                yield ScannedRow(row.row_key, cells, truncated)
-
-    def _collects(self, spec: ReadSpec) -> bool:
-        """Whether a policy may hide cells that the engine returns for this spec."""
-        policies = (
-            self._collected.values()
-            if spec.families is None
-            else [self._collected[family] for family in spec.families if family in self._collected]
-        )
-        # A policy by number never drops the newest version.
-        newest_only = spec.versions == 1 and spec.until is None
-        now = self._clock()
-        return any(
-            not _keeps_from(policy, spec.since, now) and (not newest_only or policy.max_age_seconds is not None)
-            for policy in policies
-        )
-
-    def _kept_of_row(self, row_key: bytes, spec: ReadSpec) -> Iterator[Cell]:
-        """The kept cells of a row; of a column with many versions only as many are read as needed."""
-        now = self._clock()
-        heads = self._raw_cells(row_key, spec._replace(versions=_HEAD_VERSIONS, until=None))
-        for column, head in groupby(heads, key=_column_of):
-            yield from self._kept_of_column(column, self._column(row_key, list(head), spec.since), spec, now)
-
-    def _column(self, row_key: bytes, head: Sequence[Cell], start: int) -> Iterator[Cell]:
-        """All versions of a column from a time on, newest first: `head`, then more in slices, read lazily."""
-        yield from head
-        versions, limit = head, _HEAD_VERSIONS
-        while len(versions) == limit:
-            limit = min(limit * 4, _SLICE_CELLS)
-            family, qualifier, timestamp, _ = versions[-1]
-            after = Position(family, qualifier, timestamp)
-            raw = ReadSpec((family,), qualifier, start, cell_limit=limit, after=after)
-            cells = self._engine.read_row(self._name, row_key, raw)
-            versions = [cell for cell in cells if cell.qualifier == qualifier]
-            yield from versions
-
-    def _raw_cells(self, row_key: bytes, spec: ReadSpec) -> Iterator[Cell]:
-        """The newest versions of the spec's columns, in slices, from the column on in which the spec resumes."""
-        after = spec.after
-        if after is not None:
-            # No timestamp is TIMESTAMP_MAX, which is no whole millisecond, so this position is before the column.
-            after = Position(after.family, after.qualifier, TIMESTAMP_MAX)
-        while True:
-            raw = spec._replace(keys_only=False, cell_limit=_SLICE_CELLS, after=after)
-            cells = self._engine.read_row(self._name, row_key, raw)
-            yield from cells
-            if len(cells) < _SLICE_CELLS:
-                return
-            after = Position(*cells[-1][:3])
-
-    def _kept(self, cells: Iterable[Cell], spec: ReadSpec) -> Iterator[Cell]:
-        """The cells of whole columns that the policies keep and the spec selects."""
-        now = self._clock()
-        for column, group in groupby(cells, key=_column_of):
-            yield from self._kept_of_column(column, group, spec, now)
-
-    def _kept_of_column(
-        self, column: tuple[str, bytes], cells: Iterable[Cell], spec: ReadSpec, now: int
-    ) -> Iterator[Cell]:
-        """As `_kept`, for one column; reads no more versions than needed."""
-        policy = self._collected.get(column[0], _KEEP_ALL)
-        after = spec.after
-        count = 0
-        for cell, kept in _with_kept(cells, policy, now, self._same_value):
-            if not kept or cell.timestamp < spec.since or count == spec.versions:
-                return  # older versions are dropped, or not selected
-            if spec.until is not None and cell.timestamp >= spec.until:
-                continue
-            count += 1
-            if after is None or _order(cell) > (after.family, after.qualifier, -after.timestamp):
-                yield cell._replace(value=b"") if spec.keys_only else cell
-            if count == spec.versions:
-                return
+        records = list(sound_records(stored))
+        dropped = {record.timestamp for record in self.dropped_records(records)}
+        bodies = self.bodies_to_drop(records)
+        shown = (without_body(record) if record.timestamp in bodies else record for record in records)
+        kept = [Cell(*record.cell()) for record in shown if record.timestamp not in dropped]
+        times = {cell.timestamp for cell in kept}
+        kept += (cell for cell in stored if is_later(cell[:2]) and cell.timestamp in times)
+        others = (cell for cell in stored if cell.family not in CAPTURE_FAMILIES and cell.family != CAPTURE_FAMILY)
+        return [*kept, *self._plain.kept(others, EVERYTHING)]
 
     def dropped_of(self, cells: Sequence[Cell]) -> list[Cell]:
         """Of all stored cells of a row, those that the policies drop, for compaction.
@@ -598,26 +670,22 @@ class Table:
         records = [capture_of(cell) for cell in cells if cell.family == CAPTURE_FAMILY]
         kept = {record.timestamp for record in records}
         kept -= {record.timestamp for record in self.dropped_records(records)}
-        now = self._clock()
         dropped: list[Cell] = []
         for column, group in groupby(cells, key=_column_of):
-            policy = self._collected.get(column[0])
             if column[0] == CAPTURE_FAMILY or is_later(column):
                 dropped += [cell for cell in group if cell.timestamp not in kept]
-            elif policy is not None:
-                dropped += expired(list(group), policy, now, self._same_value)
+            else:
+                dropped += self._plain.dropped(list(group))
         return dropped
 
     def dropped(self, row_key: bytes) -> Iterator[Cell]:
         """As `dropped_of`, for a row with very many cells."""
         families = (CAPTURE_FAMILY, *sorted(LATER_FAMILIES))
         yield from self.dropped_of(self._engine.read_row(self._name, row_key, ReadSpec(families)))
-        if self._collected:
-            raw = self._raw_cells(row_key, ReadSpec(tuple(sorted(self._collected))))
-            for _, group in groupby(raw, key=_column_of):
-                yield from self.dropped_of(list(group))
+        for cells in self._plain.collected_columns(row_key):
+            yield from self.dropped_of(cells)
 
-    # --- writing ---
+    # --- writing
 
     def checked(self, mutations: Sequence[Mutation]) -> Sequence[Mutation]:
         """Check mutations, and return them.
@@ -646,7 +714,7 @@ class Table:
         """See `Engine.compact_deleted`."""
         self._engine.compact_deleted()
 
-    # --- arguments ---
+    # --- arguments
 
     def _check_families(self, families: Sequence[str] | None) -> None:
         for family in families or ():
@@ -671,24 +739,6 @@ def _column_of(cell: Cell) -> Column:
 
 def _order(cell: Cell) -> tuple[str, bytes, int]:
     return cell.family, cell.qualifier, -cell.timestamp
-
-
-def changed(rule: Append | Increment, value: bytes) -> bytes:
-    """Apply a rule to a value; an absent value is empty for Append and 0 for Increment.
-
-    Raises:
-        InvalidArgument: an Increment of a value that is not 8 bytes, or a sum that does not fit into them.
-    """
-    if isinstance(rule, Append):
-        return value + rule.value
-    if value and len(value) != _COUNTER_BYTES:
-        raise InvalidArgument(
-            f"an Increment needs a value of {_COUNTER_BYTES} bytes; {rule.family}:{rule.qualifier!r} has {len(value)}"
-        )
-    total = int.from_bytes(value, "big", signed=True) + rule.amount
-    if not -(1 << 63) <= total < 1 << 63:
-        raise InvalidArgument(f"{rule.family}:{rule.qualifier!r} would become {total}, which needs more than 64 bits")
-    return total.to_bytes(_COUNTER_BYTES, "big", signed=True)
 
 
 def _keeps_from(policy: GCPolicy, start: int, now: int) -> bool:

@@ -7,12 +7,12 @@ damage is listed in statistics and reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
-from docstore.model.capture import Column
+from docstore.model.capture import VERDICT, Column, StoredVerdict, decode_verdict
 from docstore.model.errors import CHECK, CorruptionError, InvalidArgument
 from docstore.model.keys import url_of
 from docstore.storage.reports import Finding
@@ -73,6 +73,21 @@ class UnreadableValues:
         except CorruptionError as error:
             self.record(error, place)
             return None
+
+    def verdict(
+        self, fetch: Callable[[bytes], bytes], row_key: bytes, timestamp: int, columns: Mapping[Column, bytes]
+    ) -> StoredVerdict | None:
+        """The verdict of a capture; None if it has none, or a damaged one, which is recorded.
+
+        Args:
+            fetch: gives the value of a cell.
+            row_key, timestamp: of the capture.
+            columns: its cells.
+        """
+        cell_value = columns.get(VERDICT)
+        if cell_value is None:
+            return None
+        return self.attempt(lambda: decode_verdict(fetch(cell_value)), Place(row_key, *VERDICT, timestamp))
 
     def record(self, error: CorruptionError, place: Place = NO_PAGE) -> None:
         """List a value that could not be read."""

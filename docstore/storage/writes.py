@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from docstore.model.analysis import Analysis
-from docstore.model.capture import BODY, MAIN, Sorted, StoredVerdict
+from docstore.model.capture import BODY, MAIN, PagePointer, Sorted, StoredVerdict
 from docstore.model.format import CAPTURE_STORED, INLINE_LIMIT_BYTES
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Page
 from docstore.storage.captures import CaptureRecord, LiveCapture
 from docstore.storage.values import encode_inline

@@ -42,6 +42,13 @@ WIDEST_BAND, NARROWEST_BAND = 8, 3
 PARTNERS = 1024
 """In a large bucket a text is paired with so many texts that follow it in the order of the next band."""
 LEAST_PARTNERS = 64
+STARS = 64
+"""In a large bucket so many texts, one after the other, are compared with all others that are left."""
+HELD_SIGMAS = 2.0
+"""A text whose estimate is so many standard deviations above the threshold is held by a star."""
+MATES = 4
+"""A text that a star holds is compared with so many of those that follow it in the bucket: pages of its own host, whose
+titles are evidence."""
 RECENT_BANDS = 4
 """A pair that shares one of the last so many bands was compared there.  Similar pairs share most bands, so few pairs
 are compared twice."""
@@ -211,8 +218,8 @@ def overlap_candidates(sets: Sets) -> Candidates:
     samples = np.bincount(owners, minlength=len(sets.lengths))
     width = max(1, len(sets.lengths))
     codes, shared = np.empty(0, np.int64), np.empty(0, np.int64)
-    for places, limit in _chunks(keys):
-        left, right = bucket_pairs(keys[places], keys[places], limit)
+    for places, _ in _chunks(keys):
+        left, right = bucket_pairs(keys[places], keys[places], PARTNERS)
         left, right = owners[places][left], owners[places][right]
         fresh = np.minimum(left, right) * width + np.maximum(left, right)
         codes, inverse = np.unique(np.concatenate([codes, fresh]), return_inverse=True)
@@ -269,7 +276,7 @@ def _of_bands(
             fresh.append(first * count + second)
             pending += len(first)
             crowded[among] = True
-            if pending > CHUNK_PAIRS:
+            if pending > max(CHUNK_PAIRS, len(codes)):  # so that codes are not sorted again for each few
                 codes, fresh, pending = distinct(np.concatenate([codes, *fresh])), [], 0
         cut |= crowded
         recent.appendleft((keys, crowded))
@@ -299,25 +306,83 @@ def band_pairs(
         For some of the buckets: both positions of each pair, and positions of texts in buckets so large that not every
         pair was compared.
     """
-    bins = _own_bins(sizes)
-    for places, limit in _chunks(keys):
-        left, right = bucket_pairs(keys[places], ties[places], limit)
-        left, right = places[left], places[right]
-        # a bound by size: the Jaccard coefficient is at most smaller set / larger set
-        least = threshold * np.maximum(sizes[left], sizes[right]) - ROUNDING
-        possible = np.minimum(sizes[left], sizes[right]) >= least
+    alike = _Alike(sketches, rows, sizes, threshold)
+    for places, is_large in _chunks(keys):
+        if is_large:
+            first, second, left, right = _stars(places, ties, alike)
+        else:
+            first = second = np.empty(0, np.int64)
+            left, right = bucket_pairs(keys[places], ties[places], PARTNERS)
+            left, right = places[left], places[right]
+        possible = alike.may_be_by_size(left, right)
         left, right = left[possible], right[possible]
         for earlier, unsure in recent:
             seen = (earlier[left] == earlier[right]) & ~unsure[left]
             left, right = left[~seen], right[~seen]
-        agreeing = sketch_agreements(sketches, rows[left], rows[right])
-        likely = agreeing >= _least_agreement(bins, left, right, threshold)
-        left, right = left[likely], right[likely]
-        crowded = np.empty(0, np.int64)
-        if limit < len(places) - 1:
-            _, inverse, counts = np.unique(keys[places], return_inverse=True, return_counts=True)
-            crowded = places[counts[inverse] > limit + 1]
-        yield np.minimum(left, right), np.maximum(left, right), crowded
+        likely = alike.agreements(left, right) >= alike.least(left, right, SIGMAS)
+        left, right = np.concatenate([first, left[likely]]), np.concatenate([second, right[likely]])
+        yield np.minimum(left, right), np.maximum(left, right), places if is_large else places[:0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """Estimates of how alike texts are; see `band_pairs`."""
+
+    sketches: NDArray[np.uint8]
+    rows: Numbers
+    sizes: Numbers
+    threshold: float
+
+    def may_be_by_size(self, left: Numbers, right: Numbers) -> NDArray[np.bool_]:
+        """Whether sizes allow the threshold: the Jaccard coefficient is at most smaller set / larger set."""
+        smaller = np.minimum(self.sizes[left], self.sizes[right])
+        larger = np.maximum(self.sizes[left], self.sizes[right])
+        possible: NDArray[np.bool_] = smaller >= self.threshold * larger - ROUNDING
+        return possible
+
+    def agreements(self, left: Numbers, right: Numbers) -> Numbers:
+        """Bins in which the sketches of each pair agree."""
+        return sketch_agreements(self.sketches, self.rows[left], self.rows[right])
+
+    def least(self, left: Numbers, right: Numbers, sigmas: float) -> NDArray[np.float64]:
+        """Bins that agree in a pair so many standard deviations below the threshold."""
+        agreement = bin_agreement(self.threshold, SKETCH_BIN_BITS)
+        # A borrowed bin repeats the value of another bin, which then counts twice.  Three quarters is a safe factor.
+        own = 0.75 * _own_bins(np.minimum(self.sizes[left], self.sizes[right]))
+        least: NDArray[np.float64] = BINS * (agreement - sigmas * np.sqrt(agreement * (1 - agreement) / own))
+        return least
+
+
+def _stars(bucket: Numbers, ties: NDArray[np.uint64], alike: _Alike) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Pairs of a large bucket: those of its stars, which are likely, and others, which have to be compared.
+
+    A family of fifty thousand pages is one star here, and not fifty thousand times some thousand pairs.  Its texts are
+    near the first one, and need no pairs among each other: a text joins the cluster of the first one, or the sweep
+    compares it with the canonical page of that cluster (`clusters.missing_pairs`).
+    """
+    rest = bucket
+    first, second, held = [bucket[:0]], [bucket[:0]], [bucket[:0]]
+    for _ in range(min(STARS, len(bucket))):
+        if not len(rest):
+            break
+        centre, rest = np.full(len(rest) - 1, rest[0]), rest[1:]
+        agreeing, possible = alike.agreements(centre, rest), alike.may_be_by_size(centre, rest)
+        likely = possible & (agreeing >= alike.least(centre, rest, SIGMAS))
+        is_held = possible & (agreeing >= alike.least(centre, rest, -HELD_SIGMAS))
+        first.append(centre[likely])
+        second.append(rest[likely])
+        held.append(rest[is_held])
+        rest = rest[~is_held]
+    partners = int(np.clip(CHUNK_PAIRS // len(bucket), LEAST_PARTNERS, PARTNERS))
+    left, right = bucket_pairs(np.zeros(len(rest), np.uint64), ties[rest], partners)
+    in_stars = np.sort(np.concatenate(held))
+    mates = [(in_stars[:-distance], in_stars[distance:]) for distance in range(1, MATES + 1)]
+    return (
+        np.concatenate(first),
+        np.concatenate(second),
+        np.concatenate([rest[left], *(one for one, _ in mates)]),
+        np.concatenate([rest[right], *(other for _, other in mates)]),
+    )
 
 
 def band_keys(sketches: NDArray[np.uint8], chosen: Numbers, band: int, width: int) -> NDArray[np.uint64]:
@@ -327,42 +392,33 @@ def band_keys(sketches: NDArray[np.uint8], chosen: Numbers, band: int, width: in
     return padded.view(np.uint64)[:, 0]
 
 
-def _chunks(keys: NDArray[np.uint64]) -> list[tuple[Numbers, int]]:
-    """Positions that share their key, in chunks of complete buckets, each with the limit of partners a position."""
+def _chunks(keys: NDArray[np.uint64]) -> list[tuple[Numbers, bool]]:
+    """Positions that share their key, ascending, in chunks of complete buckets; and whether it is one large bucket."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(keys) else np.empty(0, int)
     sizes = np.diff(np.concatenate([begins, [len(keys)]]))
-    shared = sizes > 1
-    begins, sizes = begins[shared], sizes[shared]
-    partners = np.clip(CHUNK_PAIRS // np.maximum(sizes, 1), LEAST_PARTNERS, PARTNERS)
-    chunks: list[tuple[Numbers, int]] = []
-    for limit in np.unique(partners).tolist():
-        mine = partners == limit
-        starts, lengths = begins[mine], sizes[mine]
-        work = np.cumsum(lengths * np.minimum(lengths - 1, limit))
-        cuts = np.searchsorted(work, np.arange(CHUNK_PAIRS, int(work[-1]) + CHUNK_PAIRS, CHUNK_PAIRS), "left") + 1
-        for some, many in zip(np.split(starts, cuts), np.split(lengths, cuts), strict=True):
-            if len(some):
-                inner = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
-                # ascending, so that position breaks ties: the result does not depend on the order of buckets
-                chunks.append((np.sort(order[np.repeat(some, many) + inner]), limit))
+    is_large = sizes > PARTNERS + 1
+    large = zip(begins[is_large].tolist(), sizes[is_large].tolist(), strict=True)
+    chunks = [(order[begin : begin + size], True) for begin, size in large]
+    shared = (sizes > 1) & ~is_large
+    starts, lengths = begins[shared], sizes[shared]
+    if not len(starts):
+        return chunks
+    work = np.cumsum(lengths * (lengths - 1))
+    cuts = np.searchsorted(work, np.arange(CHUNK_PAIRS, int(work[-1]) + CHUNK_PAIRS, CHUNK_PAIRS), "left") + 1
+    for some, many in zip(np.split(starts, cuts), np.split(lengths, cuts), strict=True):
+        if len(some):
+            inner = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+            # ascending, so that position breaks ties: the result does not depend on the order of buckets
+            chunks.append((np.sort(order[np.repeat(some, many) + inner]), False))
     return chunks
 
 
 def _own_bins(sizes: Numbers) -> NDArray[np.float64]:
-    """Expected bins of each sketch that are its own, not borrowed: `theory.occupied_bins`, vectorised."""
+    """Expected bins of each sketch that are its own, not borrowed."""
     own: NDArray[np.float64] = -BINS * np.expm1(np.maximum(sizes, 1) * np.log1p(-1.0 / BINS))
     return own
-
-
-def _least_agreement(bins: NDArray[np.float64], left: Numbers, right: Numbers, threshold: float) -> NDArray[np.float64]:
-    """Bins that must agree before a pair is verified: `theory.sketch_margin`, vectorised."""
-    agreement = bin_agreement(threshold, SKETCH_BIN_BITS)
-    # A borrowed bin repeats the value of another bin, which then counts twice.  Three quarters is a safe factor.
-    own = 0.75 * np.minimum(bins[left], bins[right])
-    least: NDArray[np.float64] = BINS * (agreement - SIGMAS * np.sqrt(agreement * (1 - agreement) / own))
-    return least
 
 
 # --- the choice of bands

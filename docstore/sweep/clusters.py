@@ -49,8 +49,8 @@ class CanonicalPolicy(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
-    """Input of the policies; all arrays have one length n.
+class PolicyInput:
+    """What the policies compare pages by; all arrays have one length n.
 
     Attributes:
         row_keys: of each page; with the timestamp unique.
@@ -86,7 +86,7 @@ class Clusters:
     similarity: NDArray[np.float64]
 
 
-def policy_order(pages: Pages, policy: CanonicalPolicy, first: Numbers, second: Numbers) -> Numbers:
+def policy_order(pages: PolicyInput, policy: CanonicalPolicy, first: Numbers, second: Numbers) -> Numbers:
     """Page numbers from the best canonical to the worst; a total order that does not depend on the numbering.
 
     Args:
@@ -279,6 +279,37 @@ def cluster_versions(
         order = np.concatenate([order[~is_last], order[is_last]])
 
 
+ROUNDS = 8
+"""At most so many times clusters are made again with missing pairs."""
+
+
+def missing_pairs(
+    graph: PairGraph, clusters: Clusters, comparable: NDArray[np.bool_], known: tuple[Numbers, Numbers]
+) -> tuple[Numbers, Numbers]:
+    """Pairs of leaders that have to be compared before clusters stay as they are.
+
+    Of a large bucket not all pairs were compared.  If a page is paired with a member of another cluster, it may be
+    within the threshold of the canonical page of that cluster too.
+
+    Args:
+        graph: of n versions.
+        clusters: of them.
+        comparable: (n,) bool: versions that are compared by their texts.
+        known: pairs of leaders, first < second, that are within the threshold; titles may have set some of them apart.
+    Returns:
+        Two (pairs,) arrays, sorted, first < second; no pair is known or in the graph.
+    """
+    edges, count = graph.between_rows(), max(len(graph.leader), 1)
+    canonical = graph.leader[clusters.canonical]
+    ends = np.concatenate([graph.first[edges], graph.second[edges]])
+    targets = canonical[np.concatenate([graph.second[edges], graph.first[edges]])]
+    chosen = (canonical[ends] != targets) & comparable[ends] & comparable[targets]
+    codes = distinct((np.minimum(ends, targets) * count + np.maximum(ends, targets))[chosen])
+    first, second = codes // count, codes % count
+    is_new = ~graph.joined(first, second) & ~np.isin(codes, known[0] * count + known[1])
+    return first[is_new], second[is_new]
+
+
 def _order(
     versions: Placed,
     graph: PairGraph,
@@ -289,7 +320,7 @@ def _order(
 ) -> Numbers:
     """The chosen versions from the best canonical to the worst."""
     row_keys = [versions.row_keys[number] for number in chosen.tolist()]
-    pages = Pages(
+    pages = PolicyInput(
         row_keys,
         versions.timestamps[chosen],
         np.fromiter((len(url_of(key)) for key in row_keys), np.int64, len(row_keys)),

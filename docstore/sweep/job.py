@@ -20,6 +20,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from blake3 import blake3
@@ -27,18 +28,17 @@ from numpy.typing import NDArray
 
 from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_TITLE_MISMATCH, TitledPage
 from docstore.model import markup
-from docstore.model.capture import BODY, ClusterPlace
+from docstore.model.capture import BODY, ClusterPlace, PagePointer
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key, same_host, url_of
 from docstore.model.plain import Plain
-from docstore.model.pointers import PagePointer
 from docstore.model.sets import Numbers, distinct
 from docstore.model.types import SAME_PAGE, Policy, VerdictKind
 from docstore.reading.documents import DocumentReader
 from docstore.storage.reports import Finding
 from docstore.store import DocumentStore
 from docstore.sweep.candidates import candidates, expected_recall, leaders, overlap_candidates
-from docstore.sweep.clusters import CanonicalPolicy, Clusters, cluster_versions
+from docstore.sweep.clusters import ROUNDS, CanonicalPolicy, Clusters, cluster_versions, missing_pairs
 from docstore.sweep.kernels import BY_BODY, BY_TEXT, TextRule
 from docstore.sweep.pages import Versions, anchor_counts, read_versions, write_back
 from docstore.sweep.pairs import Listed, PairGraph, same_bodies, set_apart, verify
@@ -204,7 +204,7 @@ def sweep(
         InvalidArgument: an option has an invalid value.
         StorageError: disk full or I/O; what is committed stays, and the same sweep again continues.
     """
-    with store.opened.values.unreadable.collecting() as unreadable:
+    with store.backend.values.unreadable.collecting() as unreadable:
         work = _Sweep(store, options, on_progress)
         with store.cells.changes() as changed:
             report = work.run(changed)
@@ -217,7 +217,7 @@ class _Sweep:
         self._began = self._stage_began = time.monotonic()
         schema = store.schema
         self._store = store
-        self._reader = DocumentReader(store.table, store.opened.values)
+        self._reader = DocumentReader(store.table, store.backend.values)
         self._options = options
         self._on_progress = on_progress
         self._by_overlap = options.measure == "overlap"
@@ -242,7 +242,7 @@ class _Sweep:
             expected_recall=1.0 if self._by_overlap else expected_recall(self._threshold),
         )
         self._sizes = np.empty(0, np.int64)
-        """(n,) shingles of each version, with the overlap as measure."""
+        """(n,) shingles of leaders in pairs, with the overlap as measure."""
         self._apart: Listed = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64)
 
     def run(self, changed: Container[bytes] | None) -> SweepReport:
@@ -251,20 +251,32 @@ class _Sweep:
         versions = read_versions(self._store, lambda done: self._show("versions", done, 0))
         self._stage_done("versions")
         state = blake3(versions.state + self._how.encode()).digest(16)
-        folder = make_folder(self._store.opened.path, state)
+        folder = make_folder(self._store.backend.path, state)
         if self._own_sketches or not versions.sketched[versions.equal_by == BY_TEXT].all():
             self._sketch(versions, folder)
-        graph = self._pairs(versions, folder)
+        leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
+        pairs = self._pairs(versions, leader, folder)
+        graph = self._graph(versions, leader, pairs)
+        clusters = self._cluster(versions, graph)
+        for number in range(0 if self._by_overlap else ROUNDS):
+            first, second = missing_pairs(graph, clusters, versions.equal_by == BY_TEXT, pairs[:2])
+            more = self._verified(versions, first, second, folder / str(number))
+            if not len(more[0]):
+                break
+            columns = zip(pairs, more, strict=True)
+            pairs = cast("Listed", tuple(np.concatenate(column) for column in columns))
+            graph = self._graph(versions, leader, pairs)
+            clusters = self._cluster(versions, graph)
         degrees = graph.degrees()
+        sizes = np.bincount(clusters.canonical, minlength=1)
         report.captures = len(versions.rows)
         report.compared = int((versions.equal_by == BY_TEXT).sum())
         report.by_bytes_only = int((versions.equal_by == BY_BODY).sum())
         report.with_duplicates = int((degrees > 0).sum())
         report.without_duplicates = report.captures - report.with_duplicates
-        report.with_500 = int((degrees >= MANY_DUPLICATES).sum())
+        report.with_500 = int(((degrees >= MANY_DUPLICATES) | (sizes[clusters.canonical] > MANY_DUPLICATES)).sum())
         report.pairs = int(degrees.sum()) // 2
         self._write_pairs(versions, graph)
-        clusters = self._cluster(versions, graph)
         gone = self._apply(versions, clusters) if self._options.apply else np.zeros(len(versions.rows), bool)
         is_alone = np.bincount(clusters.canonical, minlength=1)[clusters.canonical] == 1
         has_none = gone | (is_alone & ~versions.duplicate)
@@ -305,12 +317,14 @@ class _Sweep:
     def _maker(self, versions: Versions) -> Maker:
         return Maker(self._store, versions, self._rule, from_bodies=self._from_bodies, threads=self._options.threads)
 
-    def _pairs(self, versions: Versions, folder: Path) -> PairGraph:
-        maker = self._maker(versions)
-        leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
+    def _pairs(self, versions: Versions, leader: Numbers, folder: Path) -> Listed:
+        """Verified pairs of leaders, those that titles set apart too."""
         lone = np.flatnonzero((leader == np.arange(len(leader))) & (versions.equal_by == BY_TEXT))
         if self._by_overlap:
-            made = maker.make(folder, "overlaps", lone, sketches=False, on_progress=self._reporter("overlaps"))
+            self._sizes = np.zeros(len(leader), np.int64)
+            made = self._maker(versions).make(
+                folder, "overlaps", lone, sketches=False, on_progress=self._reporter("overlaps")
+            )
             first, second, self.report.crowded = overlap_candidates(made.sets)
             first, second = lone[first], lone[second]
         else:
@@ -320,6 +334,14 @@ class _Sweep:
         first, second = _with_named(first, second, leader, versions)
         self.report.candidates = len(first)
         self._stage_done("candidates")
+        return self._verified(versions, first, second, folder)
+
+    def _verified(self, versions: Versions, first: Numbers, second: Numbers, folder: Path) -> Listed:
+        """Those of some pairs of leaders that are within the threshold, compared exactly."""
+        if not len(first):
+            return first, second, np.empty(0, np.float64)
+        folder.mkdir(exist_ok=True)
+        maker = self._maker(versions)
         needed = distinct(np.concatenate([first, second]))
         made = maker.make(folder, "shingles", needed, sketches=False, on_progress=self._reporter("shingles"))
         self._stage_done("shingles")
@@ -330,13 +352,17 @@ class _Sweep:
         either = made.sets.lengths[left] + made.sets.lengths[right] - shared
         if self._by_overlap:
             either = np.minimum(made.sets.lengths[left], made.sets.lengths[right])
-            self._sizes = np.zeros(len(leader), np.int64)
             self._sizes[needed] = made.sets.lengths
-            self._sizes = self._sizes[leader]
         similarity = shared / np.maximum(either, 1)
         long_enough = (made.word_counts[left] >= MIN_NEAR_WORDS) & (made.word_counts[right] >= MIN_NEAR_WORDS)
         kept = (similarity >= self._threshold) & long_enough & (versions.lists[first] == versions.lists[second])
-        first, second, similarity = first[kept], second[kept], similarity[kept]
+        self._stage_done("pairs")
+        return first[kept], second[kept], similarity[kept]
+
+    def _graph(self, versions: Versions, leader: Numbers, pairs: Listed) -> PairGraph:
+        """The graph of verified pairs, without those that titles set apart, and with pairs of equal bodies."""
+        first, second, similarity = pairs
+        maker = self._maker(versions)
         if self._store.schema.title_rule:
             is_near = similarity >= self._store.schema.near_threshold
 
@@ -354,7 +380,7 @@ class _Sweep:
         first, second = np.concatenate([first, equal[0]]), np.concatenate([second, equal[1]])
         similarity = np.concatenate([similarity, np.ones(len(equal[0]))])
         order = np.lexsort((second, first))
-        self._stage_done("pairs")
+        self._stage_done("graph")
         return PairGraph(leader, first[order], second[order], similarity[order], versions.rows, self._options.same_url)
 
     def _write_pairs(self, versions: Versions, graph: PairGraph) -> None:
@@ -383,7 +409,7 @@ class _Sweep:
         if self._options.canonical_policy is CanonicalPolicy.MOST_ANCHORS:
             anchors = partial(anchor_counts, self._store, versions)
         if self._by_overlap:
-            sizes = self._sizes
+            sizes = self._sizes[graph.leader]
         readable: dict[int, bool] = {}
 
         def unreadable(canonicals: Numbers) -> Numbers:
@@ -409,7 +435,7 @@ class _Sweep:
     def _is_readable(self, versions: Versions, number: int) -> bool:
         """Whether the body of a version can be read; it is not decoded."""
         with suppress(CorruptionError):
-            self._store.opened.values.verify(versions.body_values[number])
+            self._store.backend.values.verify(versions.body_values[number])
             return True
         # a compaction may have moved it since the scan
         return self._reader.is_readable(versions.row_keys[number], BODY, int(versions.timestamps[number]))
@@ -488,7 +514,8 @@ class _Sweep:
 
     def _stage_done(self, stage: str) -> None:
         now = time.monotonic()
-        self.report.stage_seconds[stage] = round(now - self._stage_began, 3)
+        seconds = self.report.stage_seconds.get(stage, 0.0) + now - self._stage_began  # some stages come again
+        self.report.stage_seconds[stage] = round(seconds, 3)
         self._stage_began = now
 
 

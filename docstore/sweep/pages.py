@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
 from types import SimpleNamespace
-from typing import IO
+from typing import IO, TypeVar
 
 import numpy as np
 from blake3 import blake3
@@ -42,9 +42,12 @@ from docstore.reading.documents import MAX_REDIRECTS, REDIRECT_STATUSES, Documen
 from docstore.storage.bases import value_name
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
+from docstore.storage.unreadable import Place
 from docstore.storage.values import is_absent, is_ref, parse_cell_value, raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.kernels import LONG_TEXT_BYTES, equality, in_order
+
+Value = TypeVar("Value")
 
 _PLACED = (capture.CLUSTER, capture.CANONICAL_PAGE)
 PROGRESS_ROWS = 1000
@@ -174,6 +177,17 @@ class Versions:
         return latest
 
 
+def _status(value: bytes) -> int:
+    """Decode `http:status`.
+
+    Raises:
+        CorruptionError: it is no number.
+    """
+    if not value.isdigit():
+        raise CorruptionError("http:status is no number", expected="digits", found=value[:16].hex())
+    return int(value)
+
+
 def cluster_checksum(cluster: bytes, place: bytes) -> int:
     """Checksum of the two columns of a sweep; never 0."""
     return int.from_bytes(blake3(cluster + place).digest(8), "little") | 1
@@ -196,8 +210,9 @@ def read_versions(store: DocumentStore, on_progress: Callable[[int], None] | Non
 class _Reading:
     def __init__(self, store: DocumentStore) -> None:
         self._table = store.table
-        self._fetch = store.opened.values.fetch
-        self._reader = DocumentReader(store.table, store.opened.values)
+        self._fetch = store.backend.values.fetch
+        self._unreadable = store.backend.values.unreadable
+        self._reader = DocumentReader(store.table, store.backend.values)
         self._row_keys, self._body_values, self._texts, self._titles = Blobs(), Blobs(), Blobs(), Blobs()
         self._rows, self._timestamps, self._column_times = array("q"), array("q"), array("q")
         self._identity, self._bodies = bytearray(), bytearray()
@@ -274,9 +289,9 @@ class _Reading:
             value = partial(self._value, row_key, live.timestamp, columns)
             # If the checksum alone does not decide, the bytes do.
             body = checksum if decides_alone(checksum) else b"\0" + (live.body_name or value_name(value(capture.BODY)))
-            shown = body, status_class(int(value(capture.STATUS) or b"0"))
-            encoded = value(capture.VERDICT)
-            verdict = capture.decode_verdict(encoded) if encoded else None
+            decoded = partial(self._decoded, row_key, live.timestamp, columns)
+            shown = body, status_class(decoded(capture.STATUS, _status, 0))
+            verdict = decoded(capture.VERDICT, capture.decode_verdict, None)
             if shown != previous:
                 previous = shown
                 # Else there is nothing to compare, or the fingerprints have an earlier scheme: run `reindex` first.
@@ -304,7 +319,8 @@ class _Reading:
     def _version(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], body: bytes) -> None:
         number = len(self._rows)
         value = partial(self._value, row_key, timestamp, columns)
-        sketch, shingle_count = capture.decode_sketch(value(capture.SKETCH))
+        decoded = partial(self._decoded, row_key, timestamp, columns)
+        sketch, shingle_count = decoded(capture.SKETCH, capture.decode_sketch, (b"", 0))
         title, main = value(capture.TITLE), columns.get(capture.MAIN, b"")
         sketched = len(sketch) == SKETCH_BYTES and sketch[0] == SCHEME_SKETCH_1
 
@@ -315,7 +331,7 @@ class _Reading:
             return len(words(value(capture.MAIN).decode("utf-8", "surrogatepass")))
 
         good, body, equal_by, identity = equality(
-            int(value(capture.STATUS) or b"0"),
+            decoded(capture.STATUS, _status, 0),
             body,
             value(capture.TEXT_CHECKSUM),
             title,
@@ -350,12 +366,10 @@ class _Reading:
             self._declared.append((number, keys.row_key(target)))
 
     def _count_redirect(self, row_key: bytes, newest: LiveCapture) -> None:
-        value = partial(self._value, row_key, newest.timestamp, newest.columns)
-        if int(value(capture.STATUS) or b"0") not in REDIRECT_STATUSES:
+        decoded = partial(self._decoded, row_key, newest.timestamp, newest.columns)
+        if decoded(capture.STATUS, _status, 0) not in REDIRECT_STATUSES:
             return
-        encoded = value(capture.HEADERS)
-        headers = capture.decode_headers(encoded) if encoded else ()
-        location = header_of(headers, "location")
+        location = header_of(decoded(capture.HEADERS, capture.decode_headers, ()), "location")
         target = keys.resolve(keys.url_of(row_key), location) if location else None
         if target is not None:
             self._redirects[row_key] = keys.row_key(target)
@@ -369,6 +383,22 @@ class _Reading:
             return self._fetch(cell_value)
         except CorruptionError:  # a compaction may have moved it since the scan
             return self._reader.value(row_key, column, timestamp) or b""
+
+    def _decoded(
+        self,
+        row_key: bytes,
+        timestamp: int,
+        columns: dict[Column, bytes],
+        column: Column,
+        decode: Callable[[bytes], Value],
+        default: Value,
+    ) -> Value:
+        """A value, decoded; the default if it is absent, unreadable, or does not decode, which is recorded."""
+        encoded = self._value(row_key, timestamp, columns, column)
+        found = (
+            self._unreadable.attempt(lambda: decode(encoded), Place(row_key, *column, timestamp)) if encoded else None
+        )
+        return default if found is None else found
 
     # --- after all rows are read
 
@@ -514,7 +544,7 @@ def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, Cluster
         store: it need not be as it was when its pages were exported.
         places: row key and time of every version, and its place; None if it is alone.
     """
-    reader = DocumentReader(store.table, store.opened.values)
+    reader = DocumentReader(store.table, store.backend.values)
 
     def stored_at(row_key: bytes, timestamp: int) -> int:
         live = store.table.capture_at(row_key, timestamp)

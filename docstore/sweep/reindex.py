@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from docstore.model import capture
-from docstore.model.capture import Column
+from docstore.model.capture import Column, PagePointer
 from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model.plain import Plain
-from docstore.model.pointers import PagePointer
 from docstore.reading.index import SeenPages
 from docstore.storage.values import is_absent, raw_bytes_of
 from docstore.store import DocumentStore
@@ -75,23 +74,23 @@ def reindex(
 
 
 def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Iterator[tuple[bytes, int]]:
-    seen = SeenPages(store.opened, store.table)
+    seen = SeenPages(store.backend, store.table)
     if not dry_run:
         with store.committer.lock:
             seen.rebuild_where_needed()
-    fetch = store.opened.values.fetch
+    values = store.backend.values
     for row in store.table.scan_captures():
         for live in reversed(list(store.table.row_captures(row.cells))):
             timestamp, columns = live.timestamp, live.columns
             body = columns.get(capture.BODY)
             if body is None or capture.CHECKSUM not in columns or not (raw_bytes_of(body) or is_absent(body)):
                 continue
-            verdict = capture.decode_verdict(fetch(columns[capture.VERDICT])) if capture.VERDICT in columns else None
+            verdict = values.unreadable.verdict(values.fetch, row.row_key, timestamp, columns)
             if live.kind != CAPTURE_STORED or not (verdict is None or verdict.stored in capture.STORED_POSTED):
                 continue  # postings lead to the capture that a visit confirms
             report.pages += 1
             pointer = PagePointer(timestamp, row.row_key)
-            if _is_outdated(columns, fetch):
+            if _is_outdated(columns, values.fetch):
                 report.outdated += 1
             elif seen.sees(pointer, live):
                 continue

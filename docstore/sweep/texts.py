@@ -158,8 +158,8 @@ class Maker:
     def __init__(
         self, store: DocumentStore, versions: Versions, rule: TextRule, *, from_bodies: bool, threads: int
     ) -> None:
-        self._fetch = store.opened.values.fetch
-        self._reader = DocumentReader(store.table, store.opened.values)
+        self._fetch = store.backend.values.fetch
+        self._reader = DocumentReader(store.table, store.backend.values)
         self._versions = versions
         self._rule = rule
         self._kernel = rule.kernel()

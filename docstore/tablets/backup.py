@@ -75,18 +75,18 @@ _OpenRuns = dict[str, tuple[ReadFile, bytes]]
 
 
 def backup(
-    opened: LocalBackend, committer: LocalCommitter, folder: Path, on_progress: Progress | None = None
+    backend: LocalBackend, committer: LocalCommitter, folder: Path, on_progress: Progress | None = None
 ) -> BackupReport:
     """Copy an open store; see `DocumentStore.backup`."""
-    files = opened.files
-    if folder.resolve().is_relative_to(opened.path.resolve()):
+    files = backend.files
+    if folder.resolve().is_relative_to(backend.path.resolve()):
         raise InvalidArgument(f"{folder} is inside the store and would be lost with it; name a folder outside")
     earlier = _read(files, folder) if files.exists(folder / BACKUP_FILE) else None
     if earlier is None and files.exists(folder) and set(files.names(folder)) - _ours(files, folder):
         raise InvalidArgument(f"{folder} has other files; name an empty folder, or one of an earlier backup")
     is_new_folder = not files.exists(folder)
     try:
-        return _copy(opened, committer, folder, earlier, on_progress)
+        return _copy(backend, committer, folder, earlier, on_progress)
     except StorageError:
         if earlier is None:  # a full disk gets its bytes back; an interrupted backup stays, and goes on
             for name in _ours(files, folder) & set(files.names(folder)) if files.exists(folder) else ():
@@ -98,19 +98,19 @@ def backup(
 
 
 def _copy(
-    opened: LocalBackend,
+    backend: LocalBackend,
     committer: LocalCommitter,
     folder: Path,
     earlier: dict[str, Any] | None,
     on_progress: Progress | None,
 ) -> BackupReport:
     """Copy a store into a folder that is empty or has an earlier backup of it."""
-    files = opened.files
-    with opened.bodies.pinned():
+    files = backend.files
+    with backend.bodies.pinned():
         if earlier is not None:
             with committer.lock:
-                lengths = _segment_lengths(opened)
-            _check_earlier(opened, folder, earlier, lengths)
+                lengths = _segment_lengths(backend)
+            _check_earlier(backend, folder, earlier, lengths)
         files.make_folder(folder, PRIVATE)
         for name in FOLDERS:
             files.make_folder(folder / name)
@@ -123,20 +123,20 @@ def _copy(
 
         def release() -> None:
             if not runs_after:
-                runs_after.append(_open_runs(opened))  # before the next write can post
+                runs_after.append(_open_runs(backend))  # before the next write can post
                 committer.lock.release()
 
         try:
-            opened.bodies.sync()
-            if opened.is_read_only:  # it cannot record a mark; its state is that of the earlier backup, or later
+            backend.bodies.sync()
+            if backend.is_read_only:  # it cannot record a mark; its state is that of the earlier backup, or later
                 mark = earlier["mark"] if earlier is not None else ""
             else:
                 mark = _record_mark(committer)
-            lengths = _segment_lengths(opened)
-            aside = [file.name for file in list_set_aside(files, opened.path / SET_ASIDE_DIRECTORY)]
-            dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in opened.dictionaries.names()]
-            runs = _open_runs(opened)
-            opened.engine.copy_to(folder / engine, release)
+            lengths = _segment_lengths(backend)
+            aside = [file.name for file in list_set_aside(files, backend.path / SET_ASIDE_DIRECTORY)]
+            dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in backend.dictionaries.names()]
+            runs = _open_runs(backend)
+            backend.engine.copy_to(folder / engine, release)
         finally:
             release()
         footers, footers_after = (
@@ -149,11 +149,11 @@ def _copy(
         copied_segments = len(pieces)
         whole = [Path(DICTIONARY_DIRECTORY, name) for name in dictionaries]
         whole += [Path(SET_ASIDE_DIRECTORY, name) for name in aside]
-        copied_bytes = _copy_files(opened, folder, pieces, whole, runs, on_progress)
-    files.replace_whole(folder / FORMAT_FILE, files.read_whole(opened.path / FORMAT_FILE))
+        copied_bytes = _copy_files(backend, folder, pieces, whole, runs, on_progress)
+    files.replace_whole(folder / FORMAT_FILE, files.read_whole(backend.path / FORMAT_FILE))
     content = {
         "format": BACKUP_FORMAT_VERSION,
-        "store": opened.identity.hex(),
+        "store": backend.identity.hex(),
         "mark": mark,
         "engine": engine,
         "segments": {path.name: length for path, length in lengths.items()},
@@ -249,30 +249,30 @@ def _begin_restore(files: Files, target: Path, of_backup: bytes) -> bool:
     return True
 
 
-def _open_runs(opened: LocalBackend) -> _OpenRuns:
+def _open_runs(backend: LocalBackend) -> _OpenRuns:
     """The finished runs of the index by name; empty if one was removed by a merge, or cannot be read."""
-    assert opened.runs is not None
-    folder = opened.runs.folder
+    assert backend.runs is not None
+    folder = backend.runs.folder
     runs: _OpenRuns = {}
-    if not opened.files.exists(folder):
+    if not backend.files.exists(folder):
         return runs
     try:
-        for name in opened.files.names(folder):
+        for name in backend.files.names(folder):
             if name.endswith(RUN_SUFFIX):
-                file = opened.files.open_read(folder / name)
+                file = backend.files.open_read(folder / name)
                 runs[name] = file, file.read(RUN_FOOTER_BYTES, max(file.length_bytes() - RUN_FOOTER_BYTES, 0))
     except StorageError:
         return {}
     return runs
 
 
-def _segment_lengths(opened: LocalBackend) -> dict[Path, int]:
-    bodies = opened.bodies
-    return {bodies.path(row.number): row.committed_bytes for row in opened.manifest.segments()}
+def _segment_lengths(backend: LocalBackend) -> dict[Path, int]:
+    bodies = backend.bodies
+    return {bodies.path(row.number): row.committed_bytes for row in backend.manifest.segments()}
 
 
 def _copy_files(
-    opened: LocalBackend,
+    backend: LocalBackend,
     folder: Path,
     pieces: list[_Piece],
     whole: list[Path],
@@ -280,9 +280,9 @@ def _copy_files(
     on_progress: Progress | None,
 ) -> int:
     """Copy the pieces of segments, and whole files and runs that the backup lacks; returns the bytes."""
-    files = opened.files
+    files = backend.files
     for relative in whole:
-        path = opened.path / relative
+        path = backend.path / relative
         pieces += _whole_file(files, _Piece(path, folder / relative, 0, _length(files, path)))
     for name, (file, footer) in runs.items():
         piece = _Piece(file.path, folder / INDEX_DIRECTORY / name, 0, file.length_bytes(), file)
@@ -300,17 +300,17 @@ def _copy_files(
     return total
 
 
-def _check_earlier(opened: LocalBackend, folder: Path, earlier: dict[str, Any], lengths: dict[Path, int]) -> None:
+def _check_earlier(backend: LocalBackend, folder: Path, earlier: dict[str, Any], lengths: dict[Path, int]) -> None:
     """Refuse a folder whose backup is not an earlier state of this store; changes nothing.
 
     Raises:
         InvalidArgument: it is the backup of another store, or of a later state of this one.
     """
-    files = opened.files
+    files = backend.files
     named = {name: int(length) for name, length in earlier["segments"].items()}
-    if earlier["store"] and earlier["store"] != opened.identity.hex():
+    if earlier["store"] and earlier["store"] != backend.identity.hex():
         raise InvalidArgument(f"{folder} has the backup of another store; name another folder")
-    marks = [cell.qualifier.hex() for cell in opened.engine.read_row("meta", BACKUPS_ROW)]
+    marks = [cell.qualifier.hex() for cell in backend.engine.read_row("meta", BACKUPS_ROW)]
     if earlier["mark"] and earlier["mark"] not in marks:
         raise InvalidArgument(
             f"{folder} has the backup of a later state of this store, or of another store that was restored from an "

@@ -107,6 +107,7 @@ class ValueCodec:
     ) -> None:
         self._effort = level, compares, guesses
         self._small = small
+        self._threads = min(processors(), MAX_THREADS)
         self.dictionaries: LruCache[bytes, bytes] = (memory or Memory()).cache("dictionaries", len)
 
     def encode(self, values: Sequence[NewValue], dictionaries: Sequence[Dictionary | None]) -> list[Encoded]:
@@ -131,7 +132,7 @@ class ValueCodec:
             small, cost_bytes = DELTA_COST.get(value.column, DELTA_COST[BODY])
             frames = None if dictionary is None else dictionary.frames
             tasks.append((value.raw, offers, frames, body, same, self._small or small, cost_bytes))
-        threads = min(processors(), MAX_THREADS) if len(tasks) > 1 else 1
+        threads = self._threads if len(tasks) > 1 else 1
         made = docstore_native.encode_values(tasks, ON_BODY_COST, self._effort, threads)
         encoded: list[Encoded] = []
         roots: dict[NewValue, Base | NewValue] = {}

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from docstore.model.types import Durability, RowMutations
 from docstore.storage.engine import Engine, Plan
+from docstore.storage.files import read_only_error
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.reserve import Reserve
 from docstore.tablets.values import LocalValues
@@ -27,6 +29,12 @@ class LocalCommitter:
         compacting: held by the one compaction that may run.
         watch: called with the rows of each plan before they are written.  Compaction sets it while it looks for
             segments without refs.
+
+    Args:
+        engine, values, manifest: that are written.
+        durability: what a commit survives.
+        reserve: of the disk.
+        read_only: the folder of the store, if it is open for reading only.
     """
 
     many_writers = False
@@ -37,8 +45,8 @@ class LocalCommitter:
         values: LocalValues,
         manifest: Manifest,
         durability: Durability,
-        check_writable: Callable[[], None],
         reserve: Reserve,
+        read_only: Path | None = None,
     ) -> None:
         self.lock = threading.RLock()
         self.manifest = manifest
@@ -49,14 +57,15 @@ class LocalCommitter:
         self.watch: Callable[[Sequence[RowMutations]], None] | None = None
         self._engine = engine
         self._values = values
-        self._check_writable = check_writable
+        self._read_only = read_only
         self._reserve = reserve
         values.records.begin_group(manifest.group + 1)
 
     def commit(self, plan: Plan) -> None:
         """See `Committer` of the port."""
         if plan.rows or plan.counts:
-            self._check_writable()
+            if self._read_only is not None:
+                raise read_only_error(self._read_only)
             self._reserve.check_room(self._values.records.pending_bytes())
         self.commits += 1
         if self.watch is not None:

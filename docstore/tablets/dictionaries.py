@@ -622,10 +622,6 @@ class TabletDictionaries:
         lasts = self._kept.get(self._prefix + _column_name(column), b"\0")[0] >= LASTING_STAGE
         return not lasts and not self._checksum_of_site(row_key, column)
 
-    def checksum(self, row_key: bytes, column: Column) -> bytes:
-        """Names the dictionary for a value of a row; b"" if there is none."""
-        return self._checksum_of_site(row_key, column) or self._checksum_of_tablet(column)
-
     def choose(self, row_key: bytes, column: Column) -> Dictionary | None:
         """The dictionary for a value of a row, prepared; None if there is none."""
         of_site = self._checksum_of_site(row_key, column)

@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgpack
@@ -59,7 +59,6 @@ from docstore.storage.engine import Engine, RunStorage
 from docstore.storage.files import (
     PRIVATE,
     Files,
-    Holder,
     StoreLock,
     read_holder,
     read_only_error,
@@ -149,7 +148,8 @@ class LocalBackend:
 
     def committer(self, durability: Durability) -> LocalCommitter:
         """See `Backend`."""
-        made = LocalCommitter(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
+        read_only = self.path if self.is_read_only else None
+        made = LocalCommitter(self.engine, self.values, self.manifest, durability, self.reserve, read_only)
         made.followers.add(self.scopes.follow)
         return made
 
@@ -160,7 +160,7 @@ class LocalBackend:
         """See `Backend`."""
         from docstore.tablets.dry_run import open_overlay
 
-        return cast("Backend", open_overlay(self))
+        return open_overlay(self)
 
     def compact(
         self,
@@ -327,8 +327,8 @@ class LocalBackend:
         }
 
 
-class Layout:
-    """A store's directory.
+class StoreDirectory:
+    """The directory of a store, which may not be made yet; a `Location` of the port.
 
     Args:
         path: of the directory.
@@ -347,9 +347,9 @@ class Layout:
         """Whether there is a store."""
         return self._files.exists(self._path / FORMAT_FILE)
 
-    def holder(self) -> Holder:
-        """The process named in the lock file; it may have ended."""
-        return read_holder(self._path / LOCK_FILE)
+    def server(self) -> str:
+        """See `Location`: from the lock file."""
+        return read_holder(self._path / LOCK_FILE).server
 
     def open(
         self,

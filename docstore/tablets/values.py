@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from docstore.compiled import docstore_native
-from docstore.model.capture import BODY, MAIN
+from docstore.model.capture import BODY, MAIN, PagePointer
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_ZSTD_BODY,
@@ -20,7 +20,6 @@ from docstore.model.format import (
     ENGINE_DIRECTORY,
     INLINE_LIMIT_BYTES,
 )
-from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Mutation
 from docstore.storage.bases import Base, NewValue, StoredValue
 from docstore.storage.cache import LruCache, Memory

@@ -17,8 +17,8 @@ type says that it is HTML).  The main text of a page with entries is the title a
 lxml gets only the root element, as UTF-8, never the prolog, so there is no DTD, no entity and no network.  A document
 whose prolog declares entities is refused.  Before, character names of HTML (``&nbsp;``) are replaced, and each ``&`` or
 ``<`` that begins no markup is escaped, because libxml2's recovery would damage what stands around it.  XML that is
-ill-formed beyond that is read as far as libxml2 recovers.  No tree is built: memory is that of the source and the
-values, and reading ends after `MOST_ENTRIES` entries or `MOST_ELEMENTS` elements.
+ill-formed beyond that is read again with an end tag for each element, as far as libxml2 recovers.  No tree is built:
+memory is that of the source and the values, and reading ends after `MOST_ENTRIES` entries or `MOST_ELEMENTS` elements.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from html import escape
@@ -178,8 +179,12 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
     if known is None:
         return None
     first_line = prolog[0].count("\n")
+    mended = _MENDED.sub(_mended, source[prolog.end() :])
     reading = _Reading(known)
-    problem = _feed(reading, known, _MENDED.sub(_mended, source[prolog.end() :]), first_line)
+    problem = _feed(reading, known, mended, first_line)
+    if problem:
+        reading = _Reading(known)
+        _feed(reading, known, _balanced(mended, known), first_line)
     text = reading.done(encoding)
     if problem and not (text.main or text.title or text.entries):
         raise Unreadable(f"the XML is not well-formed: {problem}")
@@ -219,6 +224,42 @@ def _mended(match: re.Match[str]) -> str:
         number = int(match[1], 16) if match[1] else int(match[2])
         return "\ufffd" if number > sys.maxunicode or _NOT_XML.match(chr(number)) else source
     return escape(html5.get(source[1:], source))
+
+
+_TAG: Final = re.compile(
+    r"(?s:<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z))"
+    r"""|<(/?)([^\s<>/!?][^\s<>/]*+)((?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+)>"""
+)
+
+
+def _balanced(source: str, vocabulary: Vocabulary) -> str:
+    """The source with an end tag for each start tag, so that a missing or wrong one harms no other entry.
+
+    An end tag also ends the elements that were opened since its start tag; one without a start tag is dropped.  An
+    entry ends the entry before it.
+    """
+    entries = {path.rpartition("/")[2] for path in vocabulary.entries}
+    opened: list[str] = []
+    counts = Counter[str]()
+    pieces: list[str] = []
+    done = 0
+    for match in _TAG.finditer(source):
+        slash, name, rest = match.groups()
+        if name is None or (not slash and rest.endswith("/")):
+            continue
+        pieces.append(source[done : match.start()])
+        done = match.end()
+        if counts[name] and (slash or name in entries):
+            ended = ""
+            while ended != name:
+                ended = opened.pop()
+                counts[ended] -= 1
+                pieces.append(f"</{ended}>")
+        if not slash:
+            opened.append(name)
+            counts[name] += 1
+            pieces.append(match[0])
+    return "".join([*pieces, source[done:], *(f"</{name}>" for name in reversed(opened))])
 
 
 def _feed(reading: _Reading, vocabulary: Vocabulary, source: str, first_line: int) -> str:

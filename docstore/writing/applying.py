@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from docstore.model import capture
+from docstore.model.capture import PagePointer
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CAPTURE_NOT_MODIFIED,
     CAPTURE_REJECTED,
     CAPTURE_STORED,
 )
-from docstore.model.pointers import PagePointer
 from docstore.model.types import (
     Mutation,
     Page,
@@ -64,10 +64,10 @@ class DuplicateApplier:
     def __init__(self, side: WriteSide) -> None:
         self._side = side
         self._table = side.table
-        self._values = side.opened.values
-        self._base_rows = side.opened.base_rows
+        self._values = side.backend.values
+        self._base_rows = side.backend.base_rows
         self._view = side.view
-        self._reader = DocumentReader(side.table, side.opened.values)
+        self._reader = DocumentReader(side.table, side.backend.values)
 
     def apply(
         self,
@@ -277,8 +277,8 @@ class Repairer:
     def __init__(self, side: WriteSide) -> None:
         self._side = side
         self._table = side.table
-        self._base_rows = side.opened.base_rows
-        self._values = side.opened.values
+        self._base_rows = side.backend.base_rows
+        self._values = side.backend.values
 
     def run(self) -> Repaired:
         """Repair what can be repaired; run again, it finds nothing to do."""

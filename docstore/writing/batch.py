@@ -23,12 +23,12 @@ from docstore.model.capture import (
     STORED_REFERENCE,
     VERDICT,
     Column,
+    PagePointer,
     StoredVerdict,
     decode_verdict,
 )
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Mutation, Previous, RowMutations, SetCell, VerdictKind
 from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, StoredValue, base_row, value_name
@@ -293,30 +293,32 @@ class View(StoredPages):
         memory: of the store.
 
     Args:
-        opened: the backend.
+        backend: the backend.
         table: of pages.
         now: gives the time, in microseconds since 1970.
         caches: cache committed data.  Then `follow` must be called after each commit, or `clear` before each batch.
     """
 
-    def __init__(self, opened: Backend, table: Table, now: Callable[[], int], *, caches: bool) -> None:
-        super().__init__(table, opened.values)
+    _table: Table
+
+    def __init__(self, backend: Backend, table: Table, now: Callable[[], int], *, caches: bool) -> None:
+        super().__init__(table, backend.values)
         self.now = now
-        self.memory = opened.memory
-        self.kernel = kernel_of(opened)
-        self.index = HashIndex(opened.engine, open_texts(opened, table), opened.memory if caches else None)
-        self.bases = Bases(opened.values, opened.base_rows, opened.memory, caches=caches)
-        schema = opened.schema
+        self.memory = backend.memory
+        self.kernel = kernel_of(backend)
+        self.index = HashIndex(backend.engine, open_texts(backend, table), backend.memory if caches else None)
+        self.bases = Bases(backend.values, backend.base_rows, backend.memory, caches=caches)
+        schema = backend.schema
         thresholds = Thresholds.of(schema)
         self.detector = Detector(
-            self.index, self.kernel, self, thresholds, title_rule=schema.title_rule, memory=opened.memory
+            self.index, self.kernel, self, thresholds, title_rule=schema.title_rule, memory=backend.memory
         )
         self.batch = Batch(set())
         self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
         self._caches = caches
-        self._engine = opened.engine
+        self._engine = backend.engine
         self._collects = table.collects_captures or table.collects_bodies  # then a policy may hide captures
-        self._rows: LruCache[bytes, dict[int, StoredPage]] = opened.memory.cache(
+        self._rows: LruCache[bytes, dict[int, StoredPage]] = backend.memory.cache(
             "pages",
             lambda row: sum([ROW_BYTES + sum(map(len, page.columns.values())) for page in row.values()]),
             holds=caches and not table.ages_captures,
@@ -454,11 +456,6 @@ class View(StoredPages):
 
     # --- the batch
 
-    def begin(self, pages: Sequence[Prepared]) -> None:
-        """Begin a batch with these pages.  REQUIRES: the batch before it was committed or dropped."""
-        self.batch = Batch(set())
-        self.read_ahead(pages)
-
     def read_ahead(self, pages: Sequence[Prepared]) -> None:
         """Read for the next pages of the batch, in few calls, the rows that every verdict reads first."""
         if self._engine.caps.single_writer:
@@ -495,7 +492,7 @@ class View(StoredPages):
         return self.index.mutations(self.batch.postings)
 
     def committed(self, columns: Mapping[PagePointer, Mapping[Column, bytes]]) -> None:
-        """The batch is committed: cache its pages.
+        """The batch is committed: cache its pages, and begin the next one.
 
         Args:
             columns: cell values of each record, as they were written.

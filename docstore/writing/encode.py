@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from docstore.model import capture
-from docstore.model.capture import BODY, MAIN, Column
+from docstore.model.capture import BODY, MAIN, Column, PagePointer
 from docstore.model.format import CAPTURE_STORED, INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
-from docstore.model.pointers import PagePointer
 from docstore.model.types import RowMutations, VerdictKind
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewValue, StoredValue, value_name
 from docstore.storage.cache import LruCache, Memory

@@ -24,6 +24,7 @@ from docstore.dedup.comparable import text_compares
 from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import IndexQuery, NewPostings, TextIndex, post_names, post_page
 from docstore.model import capture
+from docstore.model.capture import PagePointer
 from docstore.model.errors import DocstoreError, InvalidArgument
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -34,7 +35,6 @@ from docstore.model.format import (
     SCHEME_TEXT_1,
     TEXT_NUMBER_BYTES,
 )
-from docstore.model.pointers import PagePointer
 from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_texts, stored_texts, text_numbers
@@ -109,13 +109,13 @@ read, then no delta is made."""
 class RowImporter:
     """Writes rows into an open store."""
 
-    def __init__(self, opened: Backend, table: Table, committer: Committer) -> None:
-        opened.check_writable()
-        opened.make_reserve()
-        self._texts = open_texts(opened, table)
+    def __init__(self, backend: Backend, table: Table, committer: Committer) -> None:
+        backend.check_writable()
+        backend.make_reserve()
+        self._texts = open_texts(backend, table)
         committer.followers.add(self._texts.follow)
-        self._values = opened.values
-        self._base_rows = opened.base_rows
+        self._values = backend.values
+        self._base_rows = backend.base_rows
         self._committer = committer
         self._bases: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASE_BYTES, len)
         """Values by name, of bases that have a row."""
@@ -296,13 +296,13 @@ def _count(columns: Mapping[capture.Column, bytes], counts: Counter[str]) -> Non
 GROUP_TEXTS = 256
 
 
-def order_of_texts(opened: Backend, table: Table) -> Keys | None:
+def order_of_texts(backend: Backend, table: Table) -> Keys | None:
     """Numbers of a store's texts in the order of posting; None if its backend does not keep that order."""
-    return open_texts(opened, table).texts_in_order()
+    return open_texts(backend, table).texts_in_order()
 
 
 def post_texts(
-    opened: Backend,
+    backend: Backend,
     table: Table,
     committer: Committer,
     order: Keys | None,
@@ -311,7 +311,7 @@ def post_texts(
     """Post the texts of a store that are not posted yet; after a stop, the same call resumes.
 
     Args:
-        opened: the store.
+        backend: the store.
         table: of its pages.
         committer: of its writers.
         order: numbers of texts, (n,) uint64, in the order of posting; all other texts follow.
@@ -319,10 +319,10 @@ def post_texts(
     Returns:
         How many were posted.
     """
-    texts = open_texts(opened, table)
+    texts = open_texts(backend, table)
     committer.followers.add(texts.follow)
-    pages = StoredPages(table, opened.values)
-    queries = stored_texts(opened, pages, kernel_of(opened), _numbers(opened, order))
+    pages = StoredPages(table, backend.values)
+    queries = stored_texts(backend, pages, kernel_of(backend), _numbers(backend, order))
     posted = seen = 0
     while group := list(islice(queries, GROUP_TEXTS)):
         with committer.lock:
@@ -336,14 +336,14 @@ def post_texts(
     return posted
 
 
-def _numbers(opened: Backend, order: Keys | None) -> Iterator[bytes]:
+def _numbers(backend: Backend, order: Keys | None) -> Iterator[bytes]:
     """Each text once: first those of `order`, by first occurrence, then the others."""
     ordered = np.empty(0, np.uint64)
     if order is not None:
         ordered, first = np.unique(order, return_index=True)
         for number in order[np.sort(first)]:
             yield int(number).to_bytes(TEXT_NUMBER_BYTES, "big")
-    for text in text_numbers(opened.engine):
+    for text in text_numbers(backend.engine):
         number = np.uint64(int.from_bytes(text, "big"))
         at = int(np.searchsorted(ordered, number))
         if at == len(ordered) or ordered[at] != number:
@@ -433,9 +433,9 @@ def source_name(source: Backend) -> bytes:
     return cells[0].value if cells else str(source.path).encode()
 
 
-def is_unfinished(opened: Backend) -> bool:
+def is_unfinished(backend: Backend) -> bool:
     """Whether a copy into this store was started and is not finished."""
-    names = {cell.qualifier for cell in opened.engine.read_row(TABLE, COPY_ROW)}
+    names = {cell.qualifier for cell in backend.engine.read_row(TABLE, COPY_ROW)}
     return SOURCE in names and FINISHED not in names
 
 

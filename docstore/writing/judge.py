@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
-from docstore.model.capture import BODY, Column, StoredVerdict
+from docstore.model.capture import BODY, Column, PagePointer, StoredVerdict
 from docstore.model.format import (
     CAPTURE_CONFIRMED,
     CAPTURE_NOT_MODIFIED,
@@ -29,7 +29,6 @@ from docstore.model.format import (
     TIMESTAMP_MAX,
 )
 from docstore.model.keys import same_host
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Policy, Previous, VerdictKind
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, LiveCapture, not_modified

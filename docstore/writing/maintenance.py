@@ -35,6 +35,7 @@ from docstore.dedup.index import TABLE as POSTINGS
 from docstore.dedup.kernel import Kernel
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
+from docstore.model.capture import PagePointer, body_head
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -47,7 +48,6 @@ from docstore.model.format import (
     PURGED_LAST,
     PURGED_ROW,
 )
-from docstore.model.pointers import PagePointer, body_head
 from docstore.model.sets import Keys
 from docstore.model.types import (
     DeleteCells,
@@ -78,7 +78,7 @@ class PageDeleter:
     """Deletes rows of pages, and single captures of them.
 
     Args:
-        opened: the backend.
+        backend: the backend.
         table: of pages.
         committer: of all writers.
         poster: of pages that were stored by reference to what goes.
@@ -87,19 +87,19 @@ class PageDeleter:
 
     def __init__(
         self,
-        opened: Backend,
+        backend: Backend,
         table: Table,
         committer: Committer,
         poster: Poster,
         clock: Callable[[], int],
     ) -> None:
-        self._engine = opened.engine
-        self._values = opened.values
+        self._engine = backend.engine
+        self._values = backend.values
         self._table = table
         self._committer = committer
         self._poster = poster
         self._clock = clock
-        self._pages = StoredPages(table, opened.values)
+        self._pages = StoredPages(table, backend.values)
 
     def delete(self, row_key: bytes, *, purge: bool = False) -> None:
         """Delete a row and its postings.
@@ -509,7 +509,7 @@ RECOUNTS = 3
 """Times that live captures are counted before it is given up because others write."""
 
 
-def prune(opened: Backend, table: Table, committer: Committer) -> int:
+def prune(backend: Backend, table: Table, committer: Committer) -> int:
     """See `Backend.compact`; one scan of the rows gives the totals and the live pages."""
 
     def is_live(pointer: PagePointer, body: bytes) -> bool:
@@ -524,8 +524,8 @@ def prune(opened: Backend, table: Table, committer: Committer) -> int:
 
     for _ in range(RECOUNTS):
         with committer.lock:
-            commits, before = committer.commits, opened.stats()["totals"]
-        live, likely = live_pages(table, opened.values)
+            commits, before = committer.commits, backend.stats()["totals"]
+        live, likely = live_pages(table, backend.values)
         with committer.lock:
             if committer.commits == commits:
                 plan = Plan()
@@ -533,7 +533,7 @@ def prune(opened: Backend, table: Table, committer: Committer) -> int:
                 live.subtract(before)
                 committer.commit(plan)
                 break
-    return Pruner(opened.engine, open_texts(opened, table), is_live, committer.lock, committer.commit, likely).run()
+    return Pruner(backend.engine, open_texts(backend, table), is_live, committer.lock, committer.commit, likely).run()
 
 
 def live_pages(table: Table, values: Values) -> tuple[Counter[str], Keys]:

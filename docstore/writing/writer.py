@@ -32,10 +32,9 @@ from functools import partial
 from itertools import groupby
 
 from docstore.model import capture
-from docstore.model.capture import Column
+from docstore.model.capture import Column, PagePointer
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.keys import url_of
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
 from docstore.reading.index import open_texts
 from docstore.storage.captures import CaptureRecord
@@ -463,12 +462,10 @@ class Sequencer:
                     portion = pages[start : start + PORTION_PAGES]
                     if start and is_awaited():
                         break
-                    if start and not view.batch.is_full:
-                        view.read_ahead(portion)
-                    else:
+                    if view.batch.is_full:
                         self._commit(view.batch)
                         committed = start
-                        view.begin(portion)
+                    view.read_ahead(portion)
                     for page, its_policies in zip(portion, policies[start:], strict=False):
                         write = judge(page, its_policies, view)
                         view.add(write)
@@ -483,6 +480,7 @@ class Sequencer:
     def _commit(self, batch: Batch) -> None:
         """Append the values of a batch and commit it: bases and postings, then anchors, then pages in their order."""
         if not batch.writes and not batch.anchors:
+            self._view.committed({})
             return
         columns, base_rows = self.encoder.encode(batch.writes)
         rows = base_rows + self._view.posting_rows()
@@ -520,14 +518,14 @@ def result_of(write: Write) -> PutResult:
 class WriteSide:
     """Builds all parts that write pages; they are its attributes."""
 
-    def __init__(self, opened: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
-        self.opened, self.table, self.committer, self.clock = opened, table, committer, clock
-        committer.followers.add(open_texts(opened, table).follow)
-        self.view = view = View(opened, table, clock, caches=opened.engine.caps.single_writer)
-        self.sequencer = Sequencer(view, opened.values, committer)
-        self.poster = Poster(view.index, view.kernel, table, opened.values, committer)
-        self.deleter = PageDeleter(opened, table, committer, self.poster, clock)
-        self.prune = partial(prune, opened, table, committer)
-        self.queue = WriteQueue(opened.group_writer(table, committer, clock) or self.sequencer)
+    def __init__(self, backend: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
+        self.backend, self.table, self.committer, self.clock = backend, table, committer, clock
+        committer.followers.add(open_texts(backend, table).follow)
+        self.view = view = View(backend, table, clock, caches=backend.engine.caps.single_writer)
+        self.sequencer = Sequencer(view, backend.values, committer)
+        self.poster = Poster(view.index, view.kernel, table, backend.values, committer)
+        self.deleter = PageDeleter(backend, table, committer, self.poster, clock)
+        self.prune = partial(prune, backend, table, committer)
+        self.queue = WriteQueue(backend.group_writer(table, committer, clock) or self.sequencer)
         self.preparer = Preparer(view.kernel, clock)
         self.writer = PageWriter(self.preparer, self.queue)

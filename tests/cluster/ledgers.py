@@ -108,4 +108,4 @@ def compare(address: str, folder: Path, names: Sequence[str]) -> Found:
         for url, (_, kind) in by_scan.items():
             number = int(url.rpartition("/")[2])
             new_pages[number] = new_pages.get(number, 0) + (kind == "new")
-        return Found(told, lost, new_pages, len(by_scan), list(check(store.opened)))
+        return Found(told, lost, new_pages, len(by_scan), list(check(store.backend)))

@@ -60,12 +60,12 @@ def test_a_store_goes_to_hbase_and_back_with_its_verdicts(tmp_path: Path, addres
         assert copy(source, address).written_rows == 0
         with docstore.open(address) as there:
             assert contents(there) == expected
-            assert list(check(there.opened)) == []
+            assert list(check(there.backend)) == []
             assert copy(there, tmp_path / "back").unreadable == []
         with docstore.open(tmp_path / "back") as back:
             assert contents(back) == expected
-            assert back.opened.band_secret == source.opened.band_secret
-            assert list(check(back.opened)) == []
+            assert back.backend.band_secret == source.backend.band_secret
+            assert list(check(back.backend)) == []
             assert later(back) == later(source)
 
 
@@ -84,11 +84,11 @@ def test_a_store_is_copied_out_while_others_write_and_goes_back(tmp_path: Path, 
             expected = contents(there)
         with docstore.open(tmp_path / "copy") as copied:
             assert contents(copied) == expected
-            assert list(check(copied.opened)) == []
+            assert list(check(copied.backend)) == []
             assert copy(copied, addresses[1]).differing == []
         with docstore.open(addresses[1]) as back:
             assert contents(back) == expected
-            assert list(check(back.opened)) == []
+            assert list(check(back.backend)) == []
     finally:
         for writer in writers:
             writer.kill()

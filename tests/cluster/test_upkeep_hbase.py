@@ -59,7 +59,7 @@ def test_maintenance_beside_a_writer(address: str, tmp_path: Path, monkeypatch: 
         assert (first.expired_cells > PAGES, first.folded_sessions, first.waiting_chunked) == (True, 1, 1)
         assert first.pruned_postings and first.dropped_claims
         assert shown(store) == before and store.stats()["totals"] == counts
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         second = store.compact()
         assert (second.expired_cells, second.pruned_postings, second.dropped_claims) == (0, 0, 0)
         assert second.removed_chunked == 1
@@ -76,4 +76,4 @@ def test_maintenance_beside_a_writer(address: str, tmp_path: Path, monkeypatch: 
         documents = list(store.get_many([url_of("a", number) for number in numbers]))
         bodies = [document.body if document else None for document in documents]
         assert bodies == [body_of(number) for number in numbers] and len(numbers) == PAGES
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []

@@ -42,7 +42,7 @@ DAY = 86_400_000_000
 SCHEMA = Schema(families=(docstore.ColumnFamily("notes"),))
 
 INSIDE = {
-    "opened",
+    "backend",
     "search_index",
     "dry_run",
     "post_again",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docstore.cli.answers import KIND_COLOURS
+from docstore.cli.render import KIND_COLOURS
 from docstore.model import capture
 from docstore.model.capture import StoredVerdict, decode_verdict, encode_verdict
 from docstore.model.format import VERDICT_KINDS, VERDICT_PREVIOUS, VERDICT_STORED

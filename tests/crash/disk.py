@@ -1,6 +1,7 @@
 """What a disk may hold after a crash, made from the calls by which a process changed its files.
 
-`recording` gives the environment in which a process is recorded (record_files.c: Python, LevelDB and Rust alike).
+`recording` gives the environment in which a process is recorded (record_files.c: Python, LevelDB and Rust alike);
+a process that has the library of `recorder` preloaded begins a record by `begin_record`.
 `read_events` reads the record, `Disk` follows it, and `Disk.states` gives what may be there if the power goes then:
 
 * all: everything done so far (a kill of the process);
@@ -16,6 +17,7 @@ damage of what was synced; a disk that reorders what an fsync has ended.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
 import subprocess
@@ -63,6 +65,12 @@ def recorder() -> Path:
 def recording(root: Path, trace: Path) -> dict[str, str]:
     """The environment of a process whose changes below `root` are appended to the file `trace`."""
     return os.environ | {"LD_PRELOAD": str(recorder()), "RECORD_BELOW": str(root), "RECORD_TO": str(trace)}
+
+
+def begin_record(root: str, trace: str) -> None:
+    """Record this process from now on."""
+    os.environ |= {"RECORD_BELOW": root, "RECORD_TO": trace}
+    ctypes.CDLL(None).begin_record()
 
 
 def read_events(root: Path, trace: Path) -> Iterator[Event]:

@@ -28,7 +28,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int to = -1;
 static const char *below;
 
-__attribute__((constructor)) static void begin(void) {
+/* A process that forks one for each record calls it again, there. */
+__attribute__((constructor)) void begin_record(void) {
     below = getenv("RECORD_BELOW");
     const char *name = getenv("RECORD_TO");
     if (below && name)

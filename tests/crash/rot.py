@@ -169,7 +169,7 @@ def look(root: Path, truth: Truth, *, is_rebuilt: bool = False) -> Counter[str]:
             raise Fault(f"pages that nobody wrote: {strangers}")
         if missing:
             is_told = bool(store.lost)
-            if not is_told and not list(store.opened.remarks()) and not list(check(store.opened)):
+            if not is_told and not list(store.backend.remarks()) and not list(check(store.backend)):
                 raise Fault(f"lost, and nobody says so: {missing[:5]}")
             outcome["loss reported at open" if is_told else "loss reported by check"] += len(missing)
     return outcome

@@ -2,6 +2,7 @@
 
     python -m tests.crash.soak --minutes 30 --seed 1      # `make soak MINUTES=30`
     python -m tests.crash.soak --minutes 1 --fault        # must fail: some writes to segments leave zeros
+    python -m tests.crash.soak --keep FOLDER              # goes on with the store and the ledgers of an earlier run
 
 In each round a process, the host, opens the store, compares all of it with the ledgers, and then writes it: three
 writers (threads, or processes that ask its server), one that reads, and one for what else there is: compaction, sweeps
@@ -59,7 +60,7 @@ DISK_MEGABYTES = 96
 LIMITS = {"segment_bytes": 200_000, "tablet_bytes": 1_500_000, "flush_texts": 60}
 DUPLICATES = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
 POLICIES = [dict.fromkeys(DUPLICATES, policy) for policy in (Policy.FLAG, Policy.FLAG, Policy.REFERENCE)]
-LEDGER, TOLD, OPENED, END, HOST = "ledger", "told", "opened", "end", "host.log"
+LEDGER, TOLD, OPENED, END, HOST, DONE = "ledger", "told", "opened", "end", "host.log", "done.json"
 
 
 class Fault(AssertionError):
@@ -187,7 +188,7 @@ class Host:
             if store.lost:
                 raise Fault(f"lost: {store.lost[:3]}")
             compared = sum(ledger.compare(store, resolve=True) for ledger in self.ledgers)
-            problems = [f"{one.where}: {one.what}" for one in check(store.opened)]
+            problems = [f"{one.where}: {one.what}" for one in check(store.backend)]
             if problems:
                 raise Fault(f"check: {problems[:5]}")
             print(f"round {self.number}: {compared} captures of {len(store)} pages", flush=True)
@@ -274,7 +275,7 @@ class Host:
                 lines = ledger.path.read_text().splitlines()[before[number] : after[number]] if after[number] else []
                 touched = {json.loads(line)["url"] for line in lines} | ledger.open.keys()
                 ledger.compare(store, resolve=False, left_out=frozenset(touched))
-            problems = [f"{one.where}: {one.what}" for one in check(store.opened)]
+            problems = [f"{one.where}: {one.what}" for one in check(store.backend)]
             if problems:
                 raise Fault(f"check of a restored backup: {problems[:5]}")
 
@@ -367,7 +368,7 @@ class Driver:
     def __init__(self, folder: Path, seed: int, operations: int, *, fault: bool, can_fill: bool) -> None:
         self.folder, self.seed, self.fault, self.can_fill = folder, seed, fault, can_fill
         self.most_operations = operations
-        (folder / LEDGER).mkdir()
+        (folder / LEDGER).mkdir(exist_ok=True)
 
     def _start(self, *arguments: object) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.crash.soak", "--folder", self.folder, "--seed", self.seed, *arguments]
@@ -476,29 +477,45 @@ def soak(
 ) -> int:
     """Rounds until the time is over, or so many, of at most so many lines in the ledgers; -> all of these.
 
+    The folder `keep` gets store, ledgers and the log of the hosts every ten rounds, at the end, and after a fault.  If
+    it has them already, the run goes on with them, and with the round after their last one.
+
     Raises:
-        Fault: something is not as it should be; the folder `keep` then has store, ledgers and the log of the hosts.
+        Fault: something is not as it should be.
     """
-    begin, number = time.monotonic(), 0
+    begin, number, seconds_before = time.monotonic(), 0, 0.0
     with TemporaryDirectory(prefix="docstore-soak-") as name:
         folder = Path(name)
         with small_disk(folder / "disk") as can_fill:
+            if keep is not None and keep.exists():
+                shutil.copytree(keep, folder, dirs_exist_ok=True)
+                number, seconds_before = json.loads((folder / DONE).read_text())
             driver = Driver(folder, seed, operations, fault=fault, can_fill=can_fill)
             try:
                 while time.monotonic() - begin < minutes * 60 and number != rounds:
                     driver.round(number)
                     number += 1
-                    left = max(0.0, minutes - (time.monotonic() - begin) / 60)
                     if not number % 10:
-                        print(
-                            f"{number} rounds, {driver.operations()} lines in ledgers, {left:.1f} minutes left",
-                            flush=True,
-                        )
+                        minutes_done = (time.monotonic() - begin + seconds_before) / 60
+                        print(f"{number} rounds, {driver.operations()} lines, {minutes_done:.1f} minutes", flush=True)
+                        save(folder, keep, number, minutes_done * 60)
             except Fault as error:
-                if keep is not None:
-                    shutil.copytree(folder, keep, dirs_exist_ok=True)
                 raise Fault(f"seed {seed}, round {number}, after {time.monotonic() - begin:.0f} s: {error}") from None
+            finally:
+                save(folder, keep, number, time.monotonic() - begin + seconds_before)
             return driver.operations()
+
+
+def save(folder: Path, keep: Path | None, rounds: int, seconds: float) -> None:
+    """Put all that a run has in place of what a folder has of it, and what the run has done so far."""
+    if keep is None:
+        return
+    (folder / DONE).write_text(json.dumps([rounds, seconds]))
+    copied = keep.with_name(keep.name + ".new")
+    shutil.rmtree(copied, ignore_errors=True)
+    shutil.copytree(folder, copied, ignore=shutil.ignore_patterns("*.sock"))  # of a server that was killed
+    shutil.rmtree(keep, ignore_errors=True)
+    copied.rename(keep)
 
 
 def main() -> int:
@@ -507,7 +524,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--fault", action="store_true", help="some writes to segments leave zeros: must be found")
-    parser.add_argument("--keep", type=Path, help="folder that gets store, ledgers and log after a fault")
+    parser.add_argument("--keep", type=Path, help="folder with store and ledgers: to go on with, and to leave")
     for name, kind in (("--folder", Path), ("--round", int), ("--writer", int)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
     parser.add_argument("--serves", action="store_true", help=argparse.SUPPRESS)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import io
+import json
 import multiprocessing
 import os
 import pickle
@@ -28,6 +29,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, redirect_stdout
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
@@ -65,7 +67,7 @@ from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.engines.rowfilter import RowFilter
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.segment import ValueLog
-from tests.crash.disk import Disk, Event, State, lay_out, read_events, recording
+from tests.crash.disk import Disk, Event, State, begin_record, lay_out, read_events, recorder
 from tests.pages import changed, page, words
 from tests.stores import contents, everything_on_disk
 
@@ -396,13 +398,13 @@ def back_up_again(root: Path) -> object:
         restore(root / "b", root / "old")
         with docstore.open(root / "old") as old:
             assert old.get("https://a.example/") is not None
-            assert list(check(old.opened)) == []
+            assert list(check(old.backend)) == []
     with docstore.open(root / "s") as store:
         store.backup(root / "b")
         right = contents(store)
     restore(root / "b", root / "again")
     with docstore.open(root / "again") as again:
-        return contents(again) == right and list(check(again.opened)) == []
+        return contents(again) == right and list(check(again.backend)) == []
 
 
 def fill_and_back_up(work: Work) -> None:
@@ -421,7 +423,7 @@ def restore_again(root: Path) -> object:
         assert "restored" not in list(_promises(root))[-1].done
         restore(root / "b", root / "r")
     with docstore.open(root / "r") as store, docstore.open(root / "s") as right:
-        return contents(store) == contents(right) and list(check(store.opened)) == []
+        return contents(store) == contents(right) and list(check(store.backend)) == []
 
 
 def salvage(work: Work) -> None:
@@ -505,7 +507,7 @@ def copy_again(root: Path) -> object:
     with docstore.open(root / "s") as store:
         copy(store, root / "t")
         with docstore.open(root / "t") as target:
-            return contents(target) == contents(store) and list(check(target.opened)) == []
+            return contents(target) == contents(store) and list(check(target.backend)) == []
 
 
 NOTES = Schema(families=(ColumnFamily("mark", GCPolicy()),))
@@ -526,9 +528,9 @@ def every_write(work: Work) -> None:
     """Every other kind of plan: anchors, visits, rejected and late captures, cells of users, an index made anew."""
     work.open()
     _write_all(work.store)
-    rows = [RowMutations("postings", row.row_key, [DeleteRow()]) for row in work.store.opened.engine.scan("postings")]
+    rows = [RowMutations("postings", row.row_key, [DeleteRow()]) for row in work.store.backend.engine.scan("postings")]
     work.promised(is_posted=False)
-    work.store.opened.engine.mutate_rows(rows, Durability.NONE)
+    work.store.backend.engine.mutate_rows(rows, Durability.NONE)
     reindex(work.store)
     work.promised(is_posted=True)
 
@@ -703,6 +705,35 @@ def perform(name: str, folder: str) -> None:
             work.store.close()
 
 
+def perform_each() -> None:
+    """Run what each line of stdin names, each in a process of its own: protocol, folder, file of its record."""
+    for line in sys.stdin:
+        name, folder, trace = json.loads(line)
+        child = os.fork()
+        if not child:
+            begin_record(folder, trace)
+            perform(name, folder)
+            os._exit(0)
+        print(os.waitpid(child, 0)[1], flush=True)
+
+
+@lru_cache(maxsize=1)
+def _performer() -> subprocess.Popen[str]:
+    """The process that runs `perform_each`: it imports all this once, and ends with this one."""
+    program = "from tests.crash.states import perform_each; perform_each()"
+    environment = os.environ | {"LD_PRELOAD": str(recorder())}
+    return subprocess.Popen(
+        [sys.executable, "-c", program], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def _record(name: str, root: Path, trace: Path) -> None:
+    process = _performer()
+    assert process.stdin is not None and process.stdout is not None
+    print(json.dumps([name, str(root), str(trace)]), file=process.stdin, flush=True)
+    assert process.stdout.readline() == "0\n", f"{name} fails without a crash"
+
+
 class Crash(NamedTuple):
     """A state, where it comes from, and what it has to hold."""
 
@@ -722,8 +753,7 @@ class Record:
         prepare(name, self._root)
         self._before = folder / "before"
         shutil.copytree(self._root, self._before)
-        program = f"from tests.crash.states import perform; perform({name!r}, {str(self._root)!r})"
-        subprocess.run([sys.executable, "-c", program], env=recording(self._root, trace), check=True)
+        _record(name, self._root, trace)
         self.events = list(read_events(self._root, trace))
         self.steps = sum(event.path != PROMISES for event in self.events)
         self.expected: object = None
@@ -816,7 +846,7 @@ def assert_sound(record: Record, crash: Crash, root: Path, *, is_deep: bool) -> 
 
 def _assert_no_problems(store: DocumentStore, promise: Promise, *, may_lack: bool) -> None:
     """`check` names nothing; or only records whose rows a power loss has taken, if it was allowed to."""
-    problems = [f"{one.where}: {one.what}" for one in check(store.opened)]
+    problems = [f"{one.where}: {one.what}" for one in check(store.backend)]
     if not promise.is_posted:
         problems = [one for one in problems if "no posting leads to it" not in one]
     assert [one for one in problems if not (may_lack and one.startswith(SET_ASIDE_DIRECTORY))] == []

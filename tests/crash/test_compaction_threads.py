@@ -50,16 +50,16 @@ def test_a_tablet_that_fails_takes_no_shared_body_of_another_along(
                 store.put_page(one.url, one.body, headers=HTML, fetched_at=AT, policies=policies)
                 bodies[str(one.url)] = bytes(one.body)
     with docstore.open(tmp_path / "store") as store:
-        tablets = [tablet.number for tablet in store.opened.manifest.tablets()]
+        tablets = [tablet.number for tablet in store.backend.manifest.tablets()]
         assert len(tablets) > 4
         others, publish = threading.Event(), relocation.Relocator.publish
 
         def fail_late(self: relocation.Relocator) -> None:
-            if self._tablet.number == tablets[1] and self._segment is not None:
+            if self.tablet.number == tablets[1] and self.mover.segment_bytes:
                 others.wait(60)  # as on a slow disk that is full: the other thread has gone on
                 raise StorageError(28, "the disk is full")
             publish(self)
-            if self._tablet.number == tablets[2]:
+            if self.tablet.number == tablets[2]:
                 others.set()
 
         monkeypatch.setattr(relocation.Relocator, "publish", fail_late)
@@ -67,7 +67,7 @@ def test_a_tablet_that_fails_takes_no_shared_body_of_another_along(
             store.compact()
     monkeypatch.undo()
     with docstore.open(tmp_path / "store") as store:
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         assert {url: store.get(url).body for url in bodies} == bodies  # type: ignore[union-attr]
 
 
@@ -84,7 +84,7 @@ def test_a_tablet_may_split_while_rows_are_marked(tmp_path: Path, monkeypatch: p
 
         monkeypatch.setattr(segments, "live_columns", split_then_live)
         store.compact()
-        assert not waiting and list(check(store.opened)) == []
+        assert not waiting and list(check(store.backend)) == []
         assert sum(store.get(one.url) is not None for one in pages("m", 30)) == 30
 
 
@@ -116,7 +116,7 @@ def test_an_interrupt_is_not_hidden_by_tablets_that_stop(tmp_path: Path, monkeyp
         finally:
             signal.signal(signal.SIGUSR1, before)
         monkeypatch.undo()
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 @pytest.mark.parametrize("size", [3_000_000, 5_000_000, 9_000_000])
@@ -128,7 +128,7 @@ def test_similar_pages_of_any_length_are_written_in_one_group(tmp_path: Path, si
         made = [Page(f"https://a.example/{n}", one, 200, HTML, AT + n * 1000) for n, one in enumerate(bodies)]
         assert [result.stored for result in store.put_pages(made)] == ["body"] * 3
         assert [store.get(one.url).body for one in made] == bodies  # type: ignore[union-attr]
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 @pytest.fixture
@@ -155,14 +155,14 @@ def test_a_reader_sees_the_base_of_a_page_that_is_written_during_compaction(
         compaction.start()
         assert waits.wait(60)
         near, read = page(changed(words(3 + ord("a") * 1000, 900), 1, 5)), []
-        committed = store.opened.manifest.committed
+        committed = store.backend.manifest.committed
 
         def read_then_follow() -> None:  # the rows are written, and what is in memory does not follow yet
             got = store.get("https://b.example/")
             read.append(None if got is None else got.body)
             committed()
 
-        monkeypatch.setattr(store.opened.manifest, "committed", read_then_follow)
+        monkeypatch.setattr(store.backend.manifest, "committed", read_then_follow)
         result = store.put_page("https://b.example/", near, headers=HTML, fetched_at=AT)
         may_go_on.set()
         compaction.join()
@@ -185,8 +185,8 @@ def test_bytes_of_a_purged_page_do_not_come_back_in_a_dictionary(
         list(store.put_pages(pages("a", 90)[6:]))  # enough for a dictionary of the site
         may_go_on.set()
         compaction.join()
-        names = store.opened.dictionaries.names()
-        assert names and not [name for name in names if mark in store.opened.dictionaries.load(name)]
+        names = store.backend.dictionaries.names()
+        assert names and not [name for name in names if mark in store.backend.dictionaries.load(name)]
 
 
 @pytest.mark.usefixtures("small_tablets")
@@ -197,7 +197,7 @@ def test_a_page_that_moves_while_another_tablet_makes_it_a_base_leaves_no_segmen
     planned, moved, publish = threading.Event(), threading.Event(), relocation.Relocator.publish
 
     def in_turn(self: relocation.Relocator) -> None:
-        if self._tablet.start:  # its deltas are made, against pages of the first tablet that have not moved yet
+        if self.tablet.start:  # its deltas are made, against pages of the first tablet that have not moved yet
             planned.set()
             moved.wait(60)
             publish(self)
@@ -211,9 +211,9 @@ def test_a_page_that_moves_while_another_tablet_makes_it_a_base_leaves_no_segmen
     bodies |= {f"https://z.example/{n}": page(words(n, 900)[:700] + words(n + 10_000, 200)) for n in range(16)}
     with docstore.open(tmp_path / "store", create=True) as store:
         list(store.put_pages([Page(url, body, 200, HTML, AT) for url, body in bodies.items()]))
-        assert not list(store.opened.base_rows.scan()) and len(store.opened.manifest.tablets()) == 2
+        assert not list(store.backend.base_rows.scan()) and len(store.backend.manifest.tablets()) == 2
         report = store.compact()
-        assert planned.is_set() and moved.is_set() and list(store.opened.base_rows.scan())
+        assert planned.is_set() and moved.is_set() and list(store.backend.base_rows.scan())
         assert (report.removed_segments, report.kept_segments) == (1, 0)
         assert {url: store.get(url).body for url in bodies} == bodies  # type: ignore[union-attr]
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []

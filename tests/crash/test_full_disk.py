@@ -244,7 +244,7 @@ def fill_and_kill(path: Path, noise_bytes: int) -> int:
     return int(run.stdout)
 
 
-@pytest.mark.parametrize("ending", ["open", "killed"])
+@pytest.mark.parametrize("ending", [pytest.param("open", marks=pytest.mark.slow), "killed"])
 @pytest.mark.parametrize(
     ("disk_bytes", "noise_bytes"), [(12 << 20, 12_000), pytest.param(160 << 20, 40_000, marks=pytest.mark.slow)]
 )
@@ -264,7 +264,7 @@ def test_a_disk_that_the_store_has_filled_while_open(
         else:
             store = docstore.open(path, create=True)
             written = load(store, pages())
-        reserve_bytes = store.opened.reserve.length_bytes()
+        reserve_bytes = store.backend.reserve.length_bytes()
         assert 0 < reserve_bytes <= LEAST_BYTES + 0.02 * (Files().tree_bytes(path) - reserve_bytes)
         for number in range(20, written):
             assert store.delete(f"https://a.example/{number}")
@@ -273,7 +273,7 @@ def test_a_disk_that_the_store_has_filled_while_open(
             assert store.compact().rows == 20
             list(store.put_pages(filler(number, noise_bytes) for number in range(20, 60)))
         with docstore.open(path) as store:
-            assert list(check(store.opened)) == []
+            assert list(check(store.backend)) == []
         assert Files().tree_bytes(path) < disk_bytes / 4
 
 
@@ -297,7 +297,7 @@ def test_a_disk_that_others_have_filled_is_left_so_that_the_store_can_be_opened(
             for number in range(deleted + 1, written):
                 assert store.delete(f"https://a.example/{number}")
             assert store.compact().rows <= 1
-            assert list(check(store.opened)) == []
+            assert list(check(store.backend)) == []
 
 
 def test_each_page_is_deleted_by_an_open_of_its_own_while_others_take_all_that_is_freed(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_each_page_is_deleted_by_an_open_of_its_own_while_others_take_all_that_i
         fill(disk)
         with docstore.open(disk / "s") as store:
             assert len(list(store.urls())) == 10
-            assert list(check(store.opened)) == []
+            assert list(check(store.backend)) == []
 
 
 def test_a_compaction_that_is_refused_runs_when_the_bytes_that_it_names_are_free(roomy_disk: Path) -> None:
@@ -328,7 +328,7 @@ def test_a_compaction_that_is_refused_runs_when_the_bytes_that_it_names_are_free
         assert named is not None
         Files().truncate(other, other.stat().st_size - int(named[1]))
         assert store.compact(full=True).removed_segments == 1
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_a_compaction_moves_what_there_is_room_for_and_most_garbage_first(roomy_disk: Path) -> None:
@@ -337,7 +337,7 @@ def test_a_compaction_moves_what_there_is_room_for_and_most_garbage_first(roomy_
     with docstore.open(path, create=True) as store:
         for numbers in (range(150), range(150, 250), range(250, 300)):  # a segment each
             list(store.put_pages(noise(number, 30_000) for number in numbers))
-            store.opened.bodies.seal()
+            store.backend.bodies.seal()
         garbage = {*range(150, 250, 2), *range(250, 295)}
         for number in garbage:
             assert store.delete(noise(number, 30_000).url)
@@ -355,7 +355,7 @@ def test_a_compaction_moves_what_there_is_room_for_and_most_garbage_first(roomy_
         (roomy_disk / "other").unlink()
         store.compact()
         assert len(list(store.urls())) == len(live)
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 @pytest.mark.parametrize("share", [0.1, 0.6])
@@ -380,7 +380,7 @@ def test_a_compaction_during_which_others_fill_the_disk_leaves_a_store_that_open
     with docstore.open(path) as store:
         assert store.delete(noise(0).url)
         assert len(list(store.urls())) == 399
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_a_crawl_can_be_deleted_and_the_store_compacted(small_disk: Path) -> None:
@@ -391,7 +391,7 @@ def test_a_crawl_can_be_deleted_and_the_store_compacted(small_disk: Path) -> Non
         fill(small_disk)  # LevelDB frees room when it opens
         assert store.delete_crawl("x", purge=True) == 180
         assert store.compact().rows == 20
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_pages_can_be_deleted_and_the_store_compacted(
@@ -400,13 +400,13 @@ def test_pages_can_be_deleted_and_the_store_compacted(
     path = small_disk / "s"
     with docstore.open(path, create=True) as store:
         list(store.put_pages(filler(number) for number in range(200)))
-        assert store.opened.reserve.length_bytes() > 0
+        assert store.backend.reserve.length_bytes() > 0
     fill(small_disk)
     with docstore.open(path) as store:
         fill(small_disk)  # LevelDB frees room when it opens
         with pytest.raises(StorageError):
             list(store.put_pages(filler(number) for number in range(200, 260)))
-        assert store.opened.reserve.length_bytes() > 0, "a page must not take it"
+        assert store.backend.reserve.length_bytes() > 0, "a page must not take it"
         assert store.backup(tmp_path / "backup").segments > 0
         for number in range(20, 200):
             assert store.delete(f"https://a.example/{number}")
@@ -421,7 +421,7 @@ def test_pages_can_be_deleted_and_the_store_compacted(
     assert terminal("delete", "https://a.example/1").code == 0
     assert terminal("compact").code == 0
     with docstore.open(path) as store:
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         assert store.get("https://a.example/2") is not None
         assert store.get("https://a.example/1") is None
 
@@ -438,7 +438,7 @@ def roomy_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.parametrize("others_take_the_rest", [False, True])
+@pytest.mark.parametrize("others_take_the_rest", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_compactions_that_fail_leave_room_to_open_and_to_delete(roomy_disk: Path, others_take_the_rest: bool) -> None:
     path = roomy_disk / "s"
     written = 0
@@ -469,7 +469,7 @@ def test_compactions_that_fail_leave_room_to_open_and_to_delete(roomy_disk: Path
             assert store.delete(noise(number).url)
         store.compact()
         assert Files().free_bytes(roomy_disk) > 10 << 20
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
     with docstore.open(path) as store:
         assert store.put_page(*noise(written)[:2], headers=HTML).stored == "body"
         assert len(list(store.urls())) == 21

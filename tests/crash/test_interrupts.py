@@ -30,7 +30,7 @@ def interrupted_put(store: DocumentStore, number: int, call: int) -> bool:
                 sys.setprofile(None)
                 raise KeyboardInterrupt
 
-    engine = store.opened.engine
+    engine = store.backend.engine
     write = engine.mutate_rows
 
     def written(*given: Any) -> None:
@@ -91,7 +91,7 @@ def test_an_interrupt_after_a_commit_leaves_index_and_totals_whole(tmp_path: Pat
         totals = store.stats()["totals"]
         assert (totals["urls"], totals["captures"]) == (calls + 1, calls + 1)
     with docstore.open(tmp_path / "store") as store:
-        assert list(check(store.opened)) == [] and store.stats()["totals"] == totals
+        assert list(check(store.backend)) == [] and store.stats()["totals"] == totals
         for number in range(calls + 1):
             near = page(changed(words(number, 120), number, 1))
             verdict = store.put_page(f"https://c.example/{number}", near, headers=HTML).verdict

@@ -75,7 +75,7 @@ def test_a_capture_goes_whole_and_the_one_before_it_is_shown(tmp_path: Path, col
             assert dict(document.newest.headers or ())["X-Long"] == "h" * 700
             assert [one.timestamp for one in store.history(URL)] == [T0]
             assert {cell.timestamp for cell in store.table.read_row(store.cells.row_key(URL))} == {T0}
-            findings = list(check(store.opened))
+            findings = list(check(store.backend))
             assert len(findings) == 1
             assert "--acknowledge" in findings[0].remedy
     with docstore.open(path, durability="flush") as store:
@@ -85,7 +85,7 @@ def test_a_capture_goes_whole_and_the_one_before_it_is_shown(tmp_path: Path, col
         assert store.lost == ()
     with docstore.open(path) as store:
         assert store.lost == ()
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         document = store.get(URL)
         assert document is not None
         assert document.body == page(NEW)
@@ -130,7 +130,7 @@ def test_a_visit_goes_with_the_capture_that_it_confirms(tmp_path: Path, status: 
             (second, "http:headers"),
             (visit, "http:headers"),
         }
-        assert len(list(check(store.opened))) == 2, "what is lost, and no visit that confirms nothing"
+        assert len(list(check(store.backend))) == 2, "what is lost, and no visit that confirms nothing"
 
 
 def test_a_visit_that_is_lost_leaves_the_capture_that_it_confirms(tmp_path: Path) -> None:
@@ -165,12 +165,12 @@ def test_a_delta_goes_with_its_base(tmp_path: Path) -> None:
         assert store.get("https://a.example/delta") is None
         plain = store.get("https://a.example/plain")
         assert plain is not None and plain.body == page(NEW)
-        assert value_name(page(OLD)) not in {name for name, _ in store.opened.base_rows.scan()}
-        assert len(list(check(store.opened))) == 2
+        assert value_name(page(OLD)) not in {name for name, _ in store.backend.base_rows.scan()}
+        assert len(list(check(store.backend))) == 2
         result = store.put_page("https://a.example/base", page(OLD), headers=HTML, fetched_at=T0)
         assert result.verdict.kind is VerdictKind.NEW
         store.acknowledge_lost()
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_the_terminal_warns_until_the_loss_is_acknowledged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -231,12 +231,12 @@ def test_an_open_that_drops_what_is_lost_is_stopped_behind_every_third_row(
         shutil.copytree(path, tmp_path / "torn")
         TornEngine.left = stop_at
         try:
-            layout.Layout(tmp_path / "torn").open(create=False, schema=None).close()
+            layout.StoreDirectory(tmp_path / "torn").open(create=False, schema=None).close()
             break
         except SimulatedCrash:
             TornEngine.left = 10**6
         with docstore.open(tmp_path / "torn", durability="flush") as store:
             assert (lost_of(store), contents(store)) == expected, stop_at
-            assert {one.remedy.split("; ")[-1] for one in check(store.opened)} == {ACKNOWLEDGE}, stop_at
+            assert {one.remedy.split("; ")[-1] for one in check(store.backend)} == {ACKNOWLEDGE}, stop_at
         shutil.rmtree(tmp_path / "torn")
     assert stop_at > 6

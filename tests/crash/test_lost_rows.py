@@ -17,7 +17,7 @@ from docstore.model.format import RECORD_VALUE
 from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.leftovers import MOST_UNFINISHED, list_set_aside, records_of
 from docstore.tablets.record import Record
 from docstore.tablets.salvage import Salvage
@@ -90,11 +90,11 @@ def test_records_behind_a_cut_log_are_set_aside_and_named(tmp_path: Path, share:
     before = all_records(path)
     cut(max((path / "engine").glob("*.log")), share)
     with docstore.open(path, read_only=True) as store:
-        while_reading = commits_of(store), len(list(check(store.opened)))
-        assert store.opened.set_aside[0].is_in_place
+        while_reading = commits_of(store), len(list(check(store.backend)))
+        assert store.backend.set_aside[0].is_in_place
     assert all_records(path) == before and not (path / "set-aside").exists()
     with docstore.open(path) as store:
-        assert while_reading == (commits_of(store), len(list(check(store.opened))))
+        assert while_reading == (commits_of(store), len(list(check(store.backend))))
         first, last = commits_of(store)
         there = sum(store.get(one.url) is not None for number in range(GROUPS) for one in group(number))
         assert there % GROUP == 0
@@ -102,8 +102,8 @@ def test_records_behind_a_cut_log_are_set_aside_and_named(tmp_path: Path, share:
         lost = GROUPS - there // GROUP
         # The last group's mark says that the one before it was committed.
         assert last - first + 1 == lost - 1
-        assert [one.segment for one in store.opened.set_aside] == [1]
-        whats = [finding.what for finding in check(store.opened)]
+        assert [one.segment for one in store.backend.set_aside] == [1]
+        whats = [finding.what for finding in check(store.backend)]
         assert len(whats) == 2
         assert f"commits {first} to {last} are lost" in whats[0]
         assert f"{lost * GROUP} bodies" in whats[1]
@@ -113,10 +113,10 @@ def test_records_behind_a_cut_log_are_set_aside_and_named(tmp_path: Path, share:
     with docstore.open(path) as store:
         assert all(store.get(one.url) is not None for number in range(GROUPS) for one in group(number))
         assert len(store.lost) == 1  # still named
-        assert len(store.opened.set_aside) == 1
+        assert len(store.backend.set_aside) == 1
         store.compact()
     with docstore.open(path) as store:
-        assert len(list(check(store.opened))) == 2
+        assert len(list(check(store.backend))) == 2
 
 
 def test_records_behind_a_cut_manifest_are_set_aside_and_named(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_records_behind_a_cut_manifest_are_set_aside_and_named(tmp_path: Path) -
         there = sum(store.get(one.url) is not None for number in range(GROUPS) for one in group(number))
         assert there < GROUPS * GROUP
         assert store.lost
-        assert store.opened.set_aside
+        assert store.backend.set_aside
     assert all_records(path) == before
 
 
@@ -159,20 +159,20 @@ def test_rows_from_before_a_compaction_leave_its_segments_set_aside(tmp_path: Pa
     with pytest.raises(CorruptionError, match="put the whole file back"):
         docstore.open(tmp_path / "s")
     assert all_records(tmp_path / "s") == before
-    Layout(tmp_path / "s").open(create=False, schema=None, accept_loss=True).close()
+    StoreDirectory(tmp_path / "s").open(create=False, schema=None, accept_loss=True).close()
     with docstore.open(tmp_path / "s") as store:
-        assert [one.segment for one in store.opened.set_aside] == [number]
+        assert [one.segment for one in store.backend.set_aside] == [number]
         assert len(store.lost) > 0  # the old rows refer to segments that are gone
     assert values(records_set_aside(tmp_path / "s")) == before
     with docstore.open(tmp_path / "s") as store:
-        assert store.opened.bodies.new_number() > number  # its number is not given again
+        assert store.backend.bodies.new_number() > number  # its number is not given again
 
 
 def test_an_unmarked_segment_that_no_row_names_is_set_aside(tmp_path: Path) -> None:
     """A segment of format 1, which has no marks: what cannot be told is kept."""
     with docstore.open(tmp_path / "s", create=True) as store:
         write(store, 0, 1)
-        identity = store.opened.identity
+        identity = store.backend.identity
     record = Record(RECORD_VALUE, b"com,example)/", "page", b"body", T0, 0, b"", 5, b"stray")
     (tmp_path / "stray").mkdir()
     other = ValueLog(Files(), tmp_path / "stray", identity=identity)
@@ -181,7 +181,7 @@ def test_an_unmarked_segment_that_no_row_names_is_set_aside(tmp_path: Path) -> N
     other.close()
     (tmp_path / "stray" / "00000009.seg").rename(tmp_path / "s" / "segments" / "00000009.seg")
     with docstore.open(tmp_path / "s") as store:
-        assert [one.name for one in store.opened.set_aside] == ["00000009-0.seg"]
+        assert [one.name for one in store.backend.set_aside] == ["00000009-0.seg"]
     assert records_set_aside(tmp_path / "s") == [record]
 
 
@@ -196,8 +196,8 @@ def test_one_group_more_than_the_rows_know_is_no_finding(tmp_path: Path, durabil
     segments.rename(path / "segments")  # as if the writer had died before it committed the rows
     with docstore.open(path) as store:
         assert store.lost == ()
-        assert store.opened.set_aside == ()
-        assert list(check(store.opened)) == []
+        assert store.backend.set_aside == ()
+        assert list(check(store.backend)) == []
 
 
 def test_a_manifest_that_leveldb_cannot_read_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_an_orderly_close_and_a_reading_session_change_no_segment(tmp_path: Path
     with docstore.open(tmp_path / "s") as store:
         write(store, 2, 1)
         assert store.get("https://a.example/11") is not None
-        assert [row.number for row in store.opened.manifest.segments()] == [1]
+        assert [row.number for row in store.backend.manifest.segments()] == [1]
     assert segment.read_bytes().startswith(before)
 
 
@@ -242,22 +242,22 @@ def test_the_last_commit_is_kept_if_leveldbs_log_has_lost_its_end(tmp_path: Path
     log = max((path / "engine").glob("*.log"))
     os.truncate(log, log.stat().st_size - 1)
     with docstore.open(path, read_only=True) as store:  # it names them, too, and moves nothing
-        assert list(check(store.opened)) == []
-        (remark,) = store.opened.remarks()
+        assert list(check(store.backend)) == []
+        (remark,) = store.backend.remarks()
         assert remark.where == "segments/00000001.seg" and f"{GROUP} bodies and {GROUP} texts" in remark.what
         assert not (path / "set-aside").exists()
     with docstore.open(path) as store:
         assert sum(store.get(one.url) is not None for number in range(GROUPS) for one in group(number)) == 55
-        assert store.lost == () == store.opened.set_aside
-        assert list(check(store.opened)) == []
-        (remark,) = store.opened.remarks()
+        assert store.lost == () == store.backend.set_aside
+        assert list(check(store.backend)) == []
+        (remark,) = store.backend.remarks()
         assert "that LevelDB's log has lost" in remark.what
         assert f"{GROUP} bodies and {GROUP} texts" in remark.what
     assert all_records(path) == before
     salvage = Salvage(path, only_set_aside=True)
     assert sorted(one.url for one in salvage.captures() if one.body) == sorted(one.url for one in group(GROUPS - 1))
     with docstore.open(path) as store:
-        assert len(list(store.opened.remarks())) == 1
+        assert len(list(store.backend.remarks())) == 1
         write(store)
     assert before <= all_records(path)
 
@@ -275,9 +275,9 @@ def test_of_groups_that_crashes_stopped_the_last_few_are_kept(tmp_path: Path) ->
         shutil.rmtree(path)
         (tmp_path / "next").rename(path)
     with docstore.open(path) as store:
-        assert len(list(store.opened.remarks())) <= MOST_UNFINISHED
+        assert len(list(store.backend.remarks())) <= MOST_UNFINISHED
         for one in group(0):
             store.delete(one.url, purge=True)
         store.compact()
     with docstore.open(path) as store:
-        assert list(store.opened.remarks()) == [], "a purge leaves no copy of a page"
+        assert list(store.backend.remarks()) == [], "a purge leaves no copy of a page"

@@ -147,7 +147,7 @@ def test_all_segments_carry_the_identity_of_their_store(tmp_path: Path) -> None:
     made(tmp_path / "s")
     with docstore.open(tmp_path / "s") as store:
         store.compact(full=True)
-        identity = store.opened.identity
+        identity = store.backend.identity
         store.put_page("https://a.example/more", page(words(7, 300)), headers=HTML, fetched_at=T0)
         store.backup(tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "restored")

@@ -116,7 +116,7 @@ def running(folder: Path) -> Iterator[Running]:
 def assert_sound(folder: Path, counted: int) -> None:
     with docstore.open(folder / "s") as store:
         assert store.lost == ()
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         stored = sorted(int(row.url.rsplit("/", 1)[1]) for row in store.cells.scan())
         assert stored == list(range(len(stored)))
         assert len(stored) >= counted > 0

@@ -45,7 +45,7 @@ def assert_is(path: Path, seed: int) -> None:
         for number, url in enumerate(URLS):
             document = store.get(url)
             assert document is not None and document.body == page(words(seed + number, 300))
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
     assert not (path / "RESTORING").exists()
 
 

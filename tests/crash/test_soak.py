@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.crash.soak import Fault, soak
+from tests.crash.soak import DONE, Fault, soak
 
 
-def test_a_store_that_is_killed_and_starved_is_as_its_ledgers_say() -> None:
-    assert soak(minutes=5, seed=4, rounds=3, operations=60) > 0
+def test_a_store_that_is_killed_and_starved_is_as_its_ledgers_say(tmp_path: Path) -> None:
+    lines = soak(minutes=5, seed=6, rounds=2, operations=60, keep=tmp_path / "kept")
+    assert 0 < lines < soak(minutes=5, seed=6, rounds=3, operations=60, keep=tmp_path / "kept")
+    assert (tmp_path / "kept" / DONE).read_text().startswith("[3, ")
 
 
 @pytest.mark.slow

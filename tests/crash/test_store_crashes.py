@@ -21,6 +21,6 @@ def test_a_store_without_its_index_folder_opens_and_finds_what_it_held(tmp_path:
         list(store.put_pages(pages))
     shutil.rmtree(tmp_path / "s" / "index")
     with docstore.open(tmp_path / "s") as store:
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         for number in range(30):
             assert [one.url for one in store.similar(page(changed(words(number, 200), 1, 2)))] == [pages[number].url]

@@ -147,7 +147,7 @@ class Run:
             if one.capture.stored == "rejected"
         }
         self._same("rejected", {(url, at) for url, at, _ in self.store.rejected()}, rejected)
-        problems = [f"{problem.where}: {problem.what}" for problem in check(self.store.opened)]
+        problems = [f"{problem.where}: {problem.what}" for problem in check(self.store.backend)]
         self._same(f"check after {what}", problems, [])
         for row_key, url in self.model.urls.items():
             for one in self.model.pages(row_key):

@@ -17,10 +17,9 @@ from test_protocol import check, states
 from docstore.cluster.client import Conditional, HBaseCell
 from docstore.cluster.commit import Slot, SlotCommitter
 from docstore.cluster.protocol import CheckAndMutate, Requests, claim_name, slot_name
-from docstore.model.capture import BODY
+from docstore.model.capture import BODY, PagePointer
 from docstore.model.errors import CommitUnknown, StorageError
 from docstore.model.format import CAPTURE_STORED
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, RowMutations
 from docstore.storage.captures import CaptureRecord
 from docstore.storage.engine import Plan

@@ -111,7 +111,7 @@ def by_similar(store: docstore.DocumentStore) -> bool:
 
 def by_sweep(store: docstore.DocumentStore) -> bool:
     put(store, C, changed(TEXT, 1, 1), 9)
-    path = store.opened.path.parent / "pairs.tsv"
+    path = store.backend.path.parent / "pairs.tsv"
     sweep(store, SweepOptions(pairs=path, threads=1, dry_run=True))
     return A in path.read_text("utf-8")
 
@@ -153,7 +153,7 @@ def test_the_page_of_a_live_visit_is_seen(
 
 def test_nothing_is_unseen_when_a_capture_comes_in_late(confirmed: docstore.DocumentStore) -> None:
     put(confirmed, A, OTHER, 1)
-    assert (reindex(confirmed, dry_run=True).unseen, list(check(confirmed.opened))) == (0, [])
+    assert (reindex(confirmed, dry_run=True).unseen, list(check(confirmed.backend))) == (0, [])
     confirmed.compact()
-    assert (reindex(confirmed, dry_run=True).unseen, list(check(confirmed.opened))) == (0, [])
+    assert (reindex(confirmed, dry_run=True).unseen, list(check(confirmed.backend))) == (0, [])
     assert by_detector(confirmed)

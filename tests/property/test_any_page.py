@@ -60,7 +60,7 @@ pages = st.builds(
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[docstore.DocumentStore]:
     with docstore.open(tmp_path_factory.mktemp("any") / "s", create=True, durability="none") as opened:
         yield opened
-        assert list(check(opened.opened)) == []
+        assert list(check(opened.backend)) == []
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])

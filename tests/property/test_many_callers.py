@@ -35,10 +35,10 @@ class Disk:
     """Fails one commit in so many, before anything of it is written; and does nothing else."""
 
     def __init__(self, store: DocumentStore, choose: random.Random, one_in: int) -> None:
-        self._write = store.opened.engine.mutate_rows
+        self._write = store.backend.engine.mutate_rows
         self._choose, self._one_in = choose, one_in
         self.is_sound = True
-        store.opened.engine.mutate_rows = self.mutate_rows  # type: ignore[method-assign, assignment]
+        store.backend.engine.mutate_rows = self.mutate_rows  # type: ignore[method-assign, assignment]
 
     def mutate_rows(self, rows: list[RowMutations], durability: docstore.Durability) -> None:
         if not self.is_sound and self._choose.randrange(self._one_in) == 0:
@@ -117,7 +117,7 @@ def test_acknowledged_pages_are_exact_and_each_caller_has_written_a_prefix(tmp_p
 
 
 def verify(store: DocumentStore, callers: list[Caller]) -> None:
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
     bodies = {one.url: one.body for caller in callers for one in caller.pages}
     for caller in callers:
         done = len(caller.results)
@@ -156,4 +156,4 @@ def test_tasks_are_told_what_became_of_their_own_page(tmp_path: Path, seed: int)
             found = store.get(one.url)
             assert (found is None) == isinstance(answer, StorageError)
             assert found is None or found.body == one.body
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
-from docstore.model.capture import BODY, MAIN
+from docstore.model.capture import BODY, MAIN, PagePointer
 from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
@@ -26,7 +26,6 @@ from docstore.model.format import (
     RECORD_VALUE,
     ZSTD_FRAME_MAGIC,
 )
-from docstore.model.pointers import PagePointer
 from docstore.storage.bases import Base, NewValue, value_name
 from docstore.tablets.codec import LEVEL, Dictionary, Encoded, ValueCodec
 from docstore.tablets.record import Record

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from docstore.compiled import docstore_native
 from docstore.model import keys
-from docstore.model.capture import BODY, MAIN, decode_headers, encode_headers
+from docstore.model.capture import BODY, MAIN, PagePointer, decode_headers, encode_headers
 from docstore.model.errors import CorruptionError, DocstoreError
 from docstore.model.format import (
     CAPTURE_FIELDS,
@@ -29,7 +29,6 @@ from docstore.model.format import (
     RECORD_COLUMNS,
     RECORD_VALUE,
 )
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers
 from docstore.reading.documents import DOCUMENT_FAMILIES, assemble, fields_shown
 from docstore.reading.render import title_parts

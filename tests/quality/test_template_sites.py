@@ -26,8 +26,7 @@ from docstore.dedup.index import NOTHING_NEW, HashIndex, NewPostings
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.runs import RunIndex
 from docstore.model.analysis import Analysis
-from docstore.model.capture import StoredVerdict
-from docstore.model.pointers import PagePointer
+from docstore.model.capture import PagePointer, StoredVerdict
 from docstore.model.types import DUPLICATES, Durability, VerdictKind
 from docstore.storage.cache import Memory
 from docstore.tablets.engines.leveldb import LevelDBEngine

@@ -23,6 +23,7 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.index import IndexQuery
+from docstore.model.capture import body_head, text_number
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     POSTING_BODY,
@@ -35,7 +36,6 @@ from docstore.model.format import (
     TEXT_NUMBER_BYTES,
     TITLE_KEY_BYTES,
 )
-from docstore.model.pointers import body_head, text_number
 from docstore.model.sets import Keys, Numbers
 from tests.reference.ranking import propose
 from tests.reference.varint import decode_varint, encode_varint

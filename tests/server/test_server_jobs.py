@@ -66,7 +66,7 @@ def test_files_are_named_only_where_that_is_allowed(served: Serving, tmp_path: P
     ):
         answer = client.post("/v1/jobs", json={"kind": "backup", "options": options})
         assert answer.status_code == status, answer.text
-    inside = Path(served.store.opened.path).parent / "backups" / "one"
+    inside = Path(served.store.backend.path).parent / "backups" / "one"
     inside.parent.mkdir()
     assert run(served.http, "backup", folder=str(inside))["state"] == "done"
     pairs = {"kind": "sweep", "options": {"pairs": str(tmp_path / "pairs.tsv")}}
@@ -99,6 +99,6 @@ def test_a_cancelled_job_leaves_a_sound_store(tmp_path: Path) -> None:
                     f"/v1/jobs/{job['id']}", params={"wait_seconds": 30, "revision": job["revision"]}
                 ).json()
             assert job["state"] in ("cancelled", "done"), job
-        assert list(check(served.store.opened)) == []
+        assert list(check(served.store.backend)) == []
     with open_store(tmp_path / "store") as store:
         assert all(store.get(page.url) for page in pages)

@@ -380,7 +380,7 @@ def test_without_a_token_a_browser_asks_for_one(guarded: Serving, path: str) -> 
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Basic ")
     assert "token" in answer.text
-    assert str(guarded.store.opened.path) not in answer.text
+    assert str(guarded.store.backend.path) not in answer.text
     for wrong in ("Basic", "Basic !!!", "Basic " + "A" * 1000, "Basic OnNob3J0", "Digest x"):
         assert guarded.http.get(path, headers={"Authorization": wrong}).status_code == 401
     assert guarded.http.get(path, auth=READER).status_code in (200, 404)

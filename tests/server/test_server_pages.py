@@ -72,7 +72,7 @@ def test_a_short_page_is_read_at_once_and_its_row_once(
     short, long = "https://short.example/", "https://long.example/body"
     put(served, short)
     put(served, long, f"<title>Long</title><p>{WORDS}<!--{'x' * SHORT_BYTES}-->".encode())
-    engine = served.store.opened.engine
+    engine = served.store.backend.engine
     newest = engine.newest
     in_thread: list[bool] = []
 
@@ -190,7 +190,7 @@ def test_what_python_asks_can_be_asked(served: Serving) -> None:
 
 def test_the_store_is_locked_and_says_where_to_ask(served: Serving, tmp_path: Path) -> None:
     assert served.local.get("/v1").json()["role"] == "admin"
-    lock = (Path(served.store.opened.path) / "LOCK").read_text()
+    lock = (Path(served.store.backend.path) / "LOCK").read_text()
     assert f"unix:{served.server.unix}" in lock
     assert served.server.unix.stat().st_mode & 0o777 == 0o600
 

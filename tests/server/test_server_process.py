@@ -90,7 +90,7 @@ def test_a_stop_answers_what_was_accepted_and_keeps_it(tmp_path: Path) -> None:
     assert len(answered) >= 200
     with docstore.open(tmp_path / "store") as store:
         assert all(f"https://stop.example/{number}" in store for number in answered)
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
     assert not (tmp_path / "store" / "server.sock").exists()
 
 

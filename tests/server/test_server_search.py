@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from docstore.model.errors import InvalidArgument
-from docstore.search.answers import IndexReport
+from docstore.search.results import IndexReport
 from docstore.serving.client import connect
 from tests.serving import serving
 

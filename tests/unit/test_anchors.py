@@ -123,7 +123,7 @@ def written(folder: Path, all_pages: Sequence[Page], **options: object) -> list[
     with docstore.open(folder, create=True) as store:
         for _ in store.put_pages(all_pages, **options):  # type: ignore[arg-type]
             pass
-        assert not list(check(store.opened))
+        assert not list(check(store.backend))
         return everything(store)
 
 

@@ -324,7 +324,7 @@ def test_a_digest_that_nobody_recorded_is_worked_out_and_kept(tmp_path: Path) ->
             assert lines(again, "/web/cdx?url=a.test/")[0][5] == digest
             again.close()
         store.compact()
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_a_page_that_is_deleted_meanwhile_gets_no_row_again(tmp_path: Path) -> None:

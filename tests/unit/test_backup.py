@@ -50,7 +50,7 @@ def test_restored_store_is_the_one_that_was_backed_up(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "r") as restored:
         assert restored.lost == ()
         assert contents(restored) == before
-        assert list(check(restored.opened)) == []
+        assert list(check(restored.backend)) == []
         assert {result.stored for result in restored.put_pages(some_pages(40, 10))} == {"body"}
     restore(tmp_path / "b", tmp_path / "again")  # the backup is as it was
 
@@ -76,7 +76,7 @@ def test_second_backup_copies_new_data_and_drops_compacted_segments(tmp_path: Pa
     restore(tmp_path / "b", tmp_path / "r")
     with docstore.open(tmp_path / "r") as restored:
         assert contents(restored) == before
-        assert list(check(restored.opened)) == []
+        assert list(check(restored.backend)) == []
 
 
 def test_backup_during_writes_and_a_compaction_is_consistent(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_backup_during_writes_and_a_compaction_is_consistent(tmp_path: Path) -> 
     for number in range(4):
         with docstore.open(tmp_path / f"r{number}") as restored:
             assert restored.lost == ()
-            assert list(check(restored.opened)) == []
+            assert list(check(restored.backend)) == []
             assert len(contents(restored)) >= 60
 
 
@@ -115,7 +115,7 @@ def test_segments_stay_while_a_backup_copies_them(tmp_path: Path) -> None:
         assert store.compact().kept_segments == 0
     restore(tmp_path / "b", tmp_path / "r")
     with docstore.open(tmp_path / "r") as restored:
-        assert list(check(restored.opened)) == []
+        assert list(check(restored.backend)) == []
 
 
 class Stopping(Files):
@@ -136,11 +136,11 @@ def test_interrupted_backup_leaves_the_earlier_one_and_resumes(tmp_path: Path) -
         before = contents(store)
         store.backup(tmp_path / "b")
         list(store.put_pages(some_pages(20, 20)))
-        real = store.opened.files
-        store.opened.files = Stopping("BACKUP")
+        real = store.backend.files
+        store.backend.files = Stopping("BACKUP")
         with pytest.raises(KeyboardInterrupt):
-            backup(store.opened, store.committer, tmp_path / "b")
-        store.opened.files = real
+            backup(store.backend, store.committer, tmp_path / "b")
+        store.backend.files = real
         restore(tmp_path / "b", tmp_path / "r")
         report = store.backup(tmp_path / "b")
         assert report.copied_segments == 0  # the backup has them already
@@ -149,7 +149,7 @@ def test_interrupted_backup_leaves_the_earlier_one_and_resumes(tmp_path: Path) -
     for name, wanted in (("r", before), ("r2", after)):
         with docstore.open(tmp_path / name) as restored:
             assert contents(restored) == wanted
-            assert list(check(restored.opened)) == []
+            assert list(check(restored.backend)) == []
 
 
 @contextmanager
@@ -264,7 +264,7 @@ def test_restored_store_has_its_index_and_does_not_rebuild_it(
         assert {result.verdict.kind for result in restored.put_pages(same)} == {docstore.VerdictKind.EXACT}
         text = page(words(3, 295) + words(1000, 5))
         assert restored.put_page("https://y.example/", text, headers=HTML).verdict.kind is docstore.VerdictKind.NEAR
-        assert list(check(restored.opened)) == []
+        assert list(check(restored.backend)) == []
 
 
 def test_second_backup_copies_only_missing_runs(tmp_path: Path, small_runs: None) -> None:
@@ -306,7 +306,7 @@ def test_restore_omits_the_index_if_the_backup_has_only_a_part_of_it(tmp_path: P
     restore(tmp_path / "b", tmp_path / "r")
     assert runs_of(tmp_path / "r") == set()
     with docstore.open(tmp_path / "r") as restored:
-        assert list(check(restored.opened)) == []
+        assert list(check(restored.backend)) == []
 
 
 def test_index_of_a_backup_made_during_writes_is_complete(tmp_path: Path, small_runs: None) -> None:
@@ -330,7 +330,7 @@ def test_index_of_a_backup_made_during_writes_is_complete(tmp_path: Path, small_
         assert failures == []
     for number in range(6):
         with docstore.open(tmp_path / f"r{number}") as restored:
-            assert list(check(restored.opened)) == []
+            assert list(check(restored.backend)) == []
             assert len(contents(restored)) >= 50
 
 
@@ -445,4 +445,4 @@ def test_bytes_of_an_interrupted_backup_that_the_store_lost_are_copied_again(tmp
     restore(tmp_path / "b", tmp_path / "r")
     with docstore.open(tmp_path / "r") as restored:
         assert contents(restored) == before
-        assert list(check(restored.opened)) == []
+        assert list(check(restored.backend)) == []

@@ -57,7 +57,7 @@ def test_hostile_bodies_come_back_byte_for_byte(store: docstore.DocumentStore, n
         assert result.stored == "body"
         found = store.get(url)
         assert found is not None and found.body == HOSTILE[name]
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_a_lying_charset_does_not_decide_what_is_read(store: docstore.DocumentStore) -> None:

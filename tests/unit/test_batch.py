@@ -18,16 +18,15 @@ import docstore
 from docstore import GCPolicy, Page, Policy, PutResult, Schema, StorageError, VerdictKind
 from docstore.dedup.kernel import Kernel
 from docstore.model import capture
-from docstore.model.capture import BODY, MAIN, StoredVerdict
+from docstore.model.capture import BODY, MAIN, PagePointer, StoredVerdict
 from docstore.model.format import CAPTURE_CONFIRMED, CAPTURE_REJECTED, CAPTURE_STORED
-from docstore.model.pointers import PagePointer
 from docstore.model.types import DUPLICATES, Durability, Previous
 from docstore.reports.check import check
 from docstore.storage.captures import CaptureRecord, LiveCapture, stored_capture
 from docstore.storage.values import INLINE_TAG
 from docstore.storage.writes import Prepared
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.writing.judge import judge
 from docstore.writing.prepare import Preparer
 
@@ -57,7 +56,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def open_store(folder: Path, schema: Schema) -> DocumentStore:
-    return DocumentStore(Layout(folder).open(create=True, schema=schema), Durability.NONE, clock=lambda: NOW)
+    return DocumentStore(StoreDirectory(folder).open(create=True, schema=schema), Durability.NONE, clock=lambda: NOW)
 
 
 def some_bodies() -> list[bytes]:
@@ -101,9 +100,9 @@ def test_a_batch_gives_what_its_pages_give_one_by_one(tmp_path: Path, name: str,
             assert list(batch.put_pages(pages, threads=1, **options)) == one_by_one(single, pages, **options)
             assert batch.committer.commits <= commits + 1
         assert contents(batch) == contents(single)
-        assert list(batch.opened.engine.scan("postings")) == list(single.opened.engine.scan("postings"))
+        assert list(batch.backend.engine.scan("postings")) == list(single.backend.engine.scan("postings"))
         assert batch.stats()["totals"] == single.stats()["totals"]
-        assert list(check(batch.opened)) == []
+        assert list(check(batch.backend)) == []
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -112,13 +111,13 @@ def test_a_batch_that_failed_leaves_no_trace_in_later_verdicts(tmp_path: Path, n
     with open_store(tmp_path / "one", SCHEMAS[name]) as one, open_store(tmp_path / "two", SCHEMAS[name]) as two:
         for _ in range(share(6, 2)):
             pages, others = some_pages(source, bodies), some_pages(source, bodies)
-            engine = one.opened.engine
+            engine = one.backend.engine
             full = mock.patch.object(engine, "mutate_rows", side_effect=StorageError(28, "no room"))
             with full, pytest.raises(StorageError):
                 list(one.put_pages(others, threads=1, policies=REFERENCES))
             assert list(one.put_pages(pages, threads=1)) == list(two.put_pages(pages, threads=1))
         assert contents(one) == contents(two)
-        assert list(check(one.opened)) == []
+        assert list(check(one.backend)) == []
 
 
 def test_a_page_stored_by_reference_to_a_page_of_its_batch_shares_its_record(tmp_path: Path) -> None:
@@ -130,11 +129,11 @@ def test_a_page_stored_by_reference_to_a_page_of_its_batch_shares_its_record(tmp
         assert [result.stored for result in results] == ["body", "reference", "reference"]
         first, *others = (stored_value(store, url, BODY) for url in urls)
         assert others == [first, first]
-        assert [row.cells[0].value for row in store.opened.engine.scan("bodies")].count(first) == 1
+        assert [row.cells[0].value for row in store.backend.engine.scan("bodies")].count(first) == 1
         store.delete(urls[0])
         store.compact()
         assert [store.get(url).body for url in urls[1:]] == [body, body]  # type: ignore[union-attr]
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_a_page_is_rejected_against_a_page_of_its_batch_only_while_that_is_current(tmp_path: Path) -> None:

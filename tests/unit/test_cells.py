@@ -217,5 +217,5 @@ def test_a_refused_batch_leaves_no_delete_mark(store: docstore.DocumentStore) ->
             [(URL, [DeleteRow()]), ("https://b.example/", [SetCell("nope", b"", T0, b"")])],
         )
     store.cells.apply("https://c.example/", [SetCell("crawl", b"v", T0, b"next")])
-    marks = [one for row in store.opened.manifest.segments() for one in records_of(store, row.number)]
+    marks = [one for row in store.backend.manifest.segments() for one in records_of(store, row.number)]
     assert not any(record.kind == RECORD_DELETE_ROW for record in marks)

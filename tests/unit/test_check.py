@@ -54,10 +54,10 @@ def filled(path: Path) -> None:
 
 def both_ways(store: DocumentStore) -> tuple[list[Finding], list[Finding]]:
     """What a check finds, and what it finds without native code."""
-    values = store.opened.values
-    found = sorted(check(store.opened))
+    values = store.backend.values
+    found = sorted(check(store.backend))
     values.check_rows = None
-    return found, sorted(check(store.opened))
+    return found, sorted(check(store.backend))
 
 
 def test_a_sound_store_has_no_findings_either_way(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_damaged_records_are_found_either_way(tmp_path: Path, seed: int) -> None
 def test_missing_postings_are_found_either_way(tmp_path: Path, kind: int) -> None:
     filled(tmp_path / "s")
     with docstore.open(tmp_path / "s") as store:
-        engine = store.opened.engine
+        engine = store.backend.engine
         rows = list(engine.scan(TABLE, bytes((kind,)), bytes((kind + 1,))))[::7]
         gone = [
             RowMutations(TABLE, row.row_key, [DeleteCells(cell.family, cell.qualifier) for cell in row.cells])
@@ -114,9 +114,9 @@ def test_a_damaged_capture_record_is_found_either_way(tmp_path: Path, fields: by
     filled(tmp_path / "s")
     with docstore.open(tmp_path / "s") as store:
         row_key = store.cells.row_key("https://h1.example/1")
-        (cell,) = (one for one in store.opened.engine.read_row("pages", row_key) if one.timestamp == T0 + 1000)
+        (cell,) = (one for one in store.backend.engine.read_row("pages", row_key) if one.timestamp == T0 + 1000)
         damaged = SetCell(CAPTURE_FAMILY, b"", cell.timestamp, cell.value + fields)
-        store.opened.engine.mutate_rows([RowMutations("pages", row_key, [damaged])], Durability.NONE)
+        store.backend.engine.mutate_rows([RowMutations("pages", row_key, [damaged])], Durability.NONE)
         found, expected = both_ways(store)
     assert found == expected
     assert found
@@ -129,7 +129,7 @@ def test_a_row_with_very_many_bytes_is_read_capture_by_capture(tmp_path: Path) -
         for number in range(20):
             for url in ("https://a.example/", f"https://b.example/{number}"):
                 store.put_page(url, body + b"%d" % number, headers=BYTES, fetched_at=T0 + number * HOURS)
-        seen = SeenPages(store.opened, store.table, posting_hashes(store.opened.engine))
-        rows = list(store.opened.engine.scan("pages"))
+        seen = SeenPages(store.backend, store.table, posting_hashes(store.backend.engine))
+        rows = list(store.backend.engine.scan("pages"))
         assert [rows[number].row_key for number in seen.odd_rows(rows)] == [store.cells.row_key("https://a.example/")]
         assert both_ways(store) == ([], [])

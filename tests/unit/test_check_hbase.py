@@ -33,7 +33,7 @@ def test_a_store_of_several_windows_has_no_findings(cluster: MemoryCluster) -> N
     with open_store() as store:
         list(store.put_pages(pages()))
         seen: list[int] = []
-        assert list(check(store.opened, seen.append)) == []
+        assert list(check(store.backend, seen.append)) == []
         assert seen == list(range(1, PAGES + 1))
 
 
@@ -43,7 +43,7 @@ def test_every_page_without_postings_is_found(cluster: MemoryCluster) -> None:
         (postings,) = (rows for name, rows in cluster.tables.items() if name.endswith(TABLE))
         for row_key in [row_key for row_key in postings if row_key[0] == POSTING_BAND]:
             del postings[row_key]
-        problems = list(check(store.opened))
+        problems = list(check(store.backend))
     assert sorted(problem.where for problem in problems) == sorted(
         f"{one.url} page:body @{one.fetched_at}" for one in pages()
     )
@@ -58,7 +58,7 @@ def test_a_page_without_one_of_its_postings_is_found(cluster: MemoryCluster, kin
         list(store.put_pages(pages()))
         (postings,) = (rows for name, rows in cluster.tables.items() if name.endswith(TABLE))
         del postings[next(row_key for row_key in sorted(postings) if row_key[0] == kind)]
-        (problem,) = check(store.opened)
+        (problem,) = check(store.backend)
     assert problem.what == "no posting leads to it: the detector cannot see this page"
 
 
@@ -68,10 +68,10 @@ def test_a_sample_finds_a_part_of_the_damage(cluster: MemoryCluster) -> None:
         (postings,) = (rows for name, rows in cluster.tables.items() if name.endswith(TABLE))
         for row_key in [row_key for row_key in postings if row_key[0] == POSTING_BODY]:
             del postings[row_key]
-        assert 0 < len(list(check(store.opened, sample=0.5))) < PAGES  # else by a chance of 2**-41
+        assert 0 < len(list(check(store.backend, sample=0.5))) < PAGES  # else by a chance of 2**-41
 
 
 @pytest.mark.parametrize("share", [0.0, 1.5, float("nan")])
 def test_a_sample_is_a_share(cluster: MemoryCluster, share: float) -> None:
     with open_store() as store, pytest.raises(InvalidArgument, match="sample"):
-        list(check(store.opened, sample=share))
+        list(check(store.backend, sample=share))

@@ -52,6 +52,22 @@ def everything(path: Path) -> Pages:
     return found
 
 
+@pytest.mark.parametrize(("ending", "magic"), [("gz", b"\x1f\x8b"), ("zst", b"\x28\xb5\x2f\xfd")])
+@pytest.mark.parametrize("shards", [[], ["--shards", "2"]], ids=["file", "shards"])
+def test_lines_are_packed_as_the_name_of_their_file_says(
+    run: Terminal, tmp_path: Path, ending: str, magic: bytes, shards: list[str]
+) -> None:
+    words = ("export", "--format", "jsonl", *shards, "--output", str(tmp_path / f"all.jsonl.{ending}"))
+    assert run(*words).code == 0
+    files = sorted(tmp_path.glob(f"*.{ending}"))
+    assert len(files) == (2 if shards else 1) and all(file.read_bytes().startswith(magic) for file in files)
+    first = files[0].read_bytes()
+    run(*words)
+    assert files[0].read_bytes() == first
+    report = run.on(tmp_path / "other")("ingest", *map(str, files), "--create", "--json").object()
+    assert (report["pages"], report["error_count"]) == (5, 0)
+
+
 @pytest.mark.parametrize("kind", ["warc", "trecweb"])
 def test_an_export_ingests_again_to_the_same_pages(
     run: Terminal, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str

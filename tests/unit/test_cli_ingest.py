@@ -221,6 +221,8 @@ def test_a_body_above_the_limit_is_reported_and_skipped(run: Terminal, crawl: Pa
     assert report.code == 8
     assert (report.object()["error_count"] >= longer) and report.object()["pages"] < 5
     assert f"more than the limit of {longest - 1}" in report.object()["errors"][-1]["reason"]
+    answer = run("ingest", str(crawl), "--max-body-bytes", str(longest - 1), reader)
+    assert f"more than the limit of {longest - 1} (--max-body-bytes)" in answer.err
     assert run("ingest", str(crawl), "--max-body-bytes", "0").code == 2
 
 

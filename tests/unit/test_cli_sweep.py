@@ -10,10 +10,9 @@ import pytest
 
 import docstore
 from docstore.cli.main import main
-from docstore.model.capture import TEXT_CHECKSUM
+from docstore.model.capture import TEXT_CHECKSUM, PagePointer
 from docstore.model.format import POSTING_TEXT
 from docstore.model.plain import iso
-from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKind
 from docstore.reading.index import SeenPages
 from docstore.reports.dedup import dedup_stats
@@ -59,14 +58,14 @@ def drop_postings(engine: Engine, keep: int) -> None:
 def test_a_text_that_leads_to_no_page_is_found_and_posted_again(terminal: Terminal) -> None:
     """Body and keys are posted, the row between them is not: no page would be found by that text."""
     with docstore.open(terminal.store, durability="none") as store:
-        texts = list(store.opened.engine.scan("postings", bytes((POSTING_TEXT,)), bytes((POSTING_TEXT + 1,))))
+        texts = list(store.backend.engine.scan("postings", bytes((POSTING_TEXT,)), bytes((POSTING_TEXT + 1,))))
         rows = [RowMutations("postings", row.row_key, [DeleteRow()]) for row in texts]
-        store.opened.engine.mutate_rows(rows, Durability.NONE)
+        store.backend.engine.mutate_rows(rows, Durability.NONE)
     assert terminal("check").code == 5
     assert terminal("tool", "reindex", "--json").object()["posted"] == 5
     assert terminal("check").code == 0
     with docstore.open(terminal.store, durability="none") as store:
-        again = list(store.opened.engine.scan("postings", bytes((POSTING_TEXT,)), bytes((POSTING_TEXT + 1,))))
+        again = list(store.backend.engine.scan("postings", bytes((POSTING_TEXT,)), bytes((POSTING_TEXT + 1,))))
         assert again == texts
 
 
@@ -283,7 +282,7 @@ def test_lsh_picks_bands_without_a_store(capsys: pytest.CaptureFixture[str]) -> 
 def test_reindex_posts_what_the_detector_cannot_see(terminal: Terminal) -> None:
     assert terminal("tool", "reindex", "--dry-run", "--json").object()["unseen"] == 0
     with docstore.open(terminal.store, durability="none") as store:
-        drop_postings(store.opened.engine, 1)
+        drop_postings(store.backend.engine, 1)
     assert terminal("check").code == 5
     unseen = terminal("tool", "reindex", "--dry-run", "--json").object()
     assert (unseen["pages"], unseen["posted"]) == (5, 0)
@@ -302,7 +301,7 @@ def test_reindex_fingerprints_pages_of_another_scheme_again(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with docstore.open(terminal.store, durability="none") as store:
-        drop_postings(store.opened.engine, 0)
+        drop_postings(store.backend.engine, 0)
         cell = next(c for c in store.cells.slices(A, families=("dedup",)) if c.qualifier == b"text_checksum")
         change_capture(store, A, {TEXT_CHECKSUM: b"\x63" + cell.value[1:]})
         assert store.table.read_row(store.cells.row_key(A))
@@ -311,6 +310,6 @@ def test_reindex_fingerprints_pages_of_another_scheme_again(
     with docstore.open(terminal.store) as store:
         again = next(c for c in store.cells.slices(A, families=("dedup",)) if c.qualifier == b"text_checksum")
         assert again == cell
-        index = SeenPages(store.opened, store.table).index
+        index = SeenPages(store.backend, store.table).index
         checksum = next(c for c in store.cells.slices(A, families=("dedup",)) if c.qualifier == b"checksum").value
         assert index.holds(PagePointer(cell.timestamp, store.cells.row_key(A)), checksum)

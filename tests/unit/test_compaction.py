@@ -34,7 +34,7 @@ from docstore.storage.values import is_absent
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import relocation
 from docstore.tablets.compaction.segments import NamesBySegment, removable
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import delete_row
 from docstore.tablets.salvage import Salvage
@@ -65,7 +65,7 @@ def test_every_cell_reads_as_before_at_both_levels_and_again(store: DocumentStor
         assert report.values > 60
         assert report.damaged_values == report.kept_segments == 0
         assert contents(store) == before
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_compacted_store_opens_again_and_takes_pages(tmp_path: Path) -> None:
@@ -80,14 +80,14 @@ def test_compacted_store_opens_again_and_takes_pages(tmp_path: Path) -> None:
         assert [result.stored for result in results[:30]] == ["known"] * 30
         assert {result.stored for result in results[30:]} == {"body"}
         store.compact()
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_records_are_in_segments_of_their_tablet_in_row_key_order(store: DocumentStore) -> None:
     list(store.put_pages(some_pages(40)))
     store.compact()
-    (segment,) = store.opened.manifest.segments()
-    assert segment.tablet == store.opened.manifest.tablets()[0].number
+    (segment,) = store.backend.manifest.segments()
+    assert segment.tablet == store.backend.manifest.tablets()[0].number
     walked = [found.row_key for found in records_of(store, segment.number)]
     assert walked == sorted(walked)
 
@@ -96,11 +96,11 @@ def test_dry_run_changes_nothing_and_names_the_garbage(store: DocumentStore) -> 
     list(store.put_pages(some_pages(30)))
     for number in range(0, 30, 2):
         store.delete(f"https://h{number % 5}.example/{number}")
-    segments = store.opened.manifest.segments()
+    segments = store.backend.manifest.segments()
     report = store.compact(dry_run=True)
     assert report.dry_run and report.rows == 15
     assert report.live_bytes < 0.8 * report.old_bytes
-    assert store.opened.manifest.segments() == segments
+    assert store.backend.manifest.segments() == segments
 
 
 def test_progress_ends_at_the_whole(store: DocumentStore) -> None:
@@ -139,11 +139,11 @@ def test_policies_are_applied_and_space_of_old_versions_is_freed(tmp_path: Path)
         assert report.expired_cells == 3
         assert contents(store) == before
         assert len(list(store.table.records(store.cells.row_key("https://a.example/")))) == 2
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def a_store_that_drops_bodies(tmp_path: Path, now: list[int]) -> DocumentStore:
-    opened = Layout(tmp_path / "s").open(create=True, schema=Schema(bodies=GCPolicy(max_age_seconds=1000)))
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=Schema(bodies=GCPolicy(max_age_seconds=1000)))
     return DocumentStore(opened, Durability.NONE, clock=lambda: now[0])
 
 
@@ -157,18 +157,18 @@ def test_a_dropped_body_leaves_text_fingerprints_and_verdict(tmp_path: Path) -> 
         before = contents(store)
         assert store.compact().damaged_values == 0
         assert contents(store) == before
-        assert store.opened.base_rows.cell_value(value_name(pages[0].body)) is None, "no page holds it any more"
+        assert store.backend.base_rows.cell_value(value_name(pages[0].body)) is None, "no page holds it any more"
         for one in pages:
             assert is_absent(stored_value(store, one.url, BODY))
         document = store.get(pages[4].url)
         assert document is not None and document.body is None and document.text
         document = store.get(pages[0].url + "/")
         assert document is not None and document.body == pages[0].body
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         again = store.put_page("https://again.example/", pages[4].body, headers=HTML)
         assert again.verdict.kind is VerdictKind.EXACT
         store.compact()
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_a_body_that_a_visit_confirms_while_values_move_is_not_dropped(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_body_that_a_visit_confirms_while_values_move_is_not_dropped(tmp_path:
         document = store.get(url)
         assert document is not None and document.body == body
         assert is_absent(stored_value(store, "https://h0.example/0", BODY))
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_later_columns_of_a_capture_are_dropped_with_its_record(tmp_path: Path) -> None:
@@ -198,10 +198,10 @@ def test_later_columns_of_a_capture_are_dropped_with_its_record(tmp_path: Path) 
         for at in (T0, T0 + 10**6):
             store.put_page("https://a.example/", page(words(at % 7, 300)), headers=HTML, fetched_at=at)
             cells = [SetCell(*column, at, b"\x00computed") for column in (CLUSTER, CANONICAL_PAGE)]
-            store.opened.engine.mutate_rows([RowMutations("pages", row_key, cells)], Durability.NONE)
+            store.backend.engine.mutate_rows([RowMutations("pages", row_key, cells)], Durability.NONE)
         assert store.compact(dry_run=True).expired_cells == 3
         assert store.compact().expired_cells == 3
-        stored = store.opened.engine.read_row("pages", row_key)
+        stored = store.backend.engine.read_row("pages", row_key)
         assert {cell.timestamp for cell in stored} == {T0 + 10**6}
         assert len(stored) == 3
 
@@ -209,10 +209,10 @@ def test_later_columns_of_a_capture_are_dropped_with_its_record(tmp_path: Path) 
 def test_a_damaged_record_stops_nothing_and_is_named(store: DocumentStore) -> None:
     list(store.put_pages(some_pages(6)))
     row_key = store.cells.row_key("https://h1.example/1")
-    (cell,) = store.opened.engine.read_row("pages", row_key)
+    (cell,) = store.backend.engine.read_row("pages", row_key)
     cut = SetCell(cell.family, cell.qualifier, cell.timestamp, cell.value[:-5])
-    store.opened.engine.mutate_rows([RowMutations("pages", row_key, [cut])], Durability.NONE)
-    (problem,) = check(store.opened)
+    store.backend.engine.mutate_rows([RowMutations("pages", row_key, [cut])], Durability.NONE)
+    (problem,) = check(store.backend)
     assert problem.where == f"https://h1.example/1 capture: @{T0}"
     report = store.compact()
     assert report.damaged_values == 1 and report.kept_segments == 0
@@ -226,11 +226,11 @@ def test_a_damaged_record_stops_nothing_and_is_named(store: DocumentStore) -> No
 def test_a_visit_without_the_capture_that_it_confirms_is_named(store: DocumentStore) -> None:
     store.put_page("https://a.example/", page(words(1, 300)), headers=HTML, fetched_at=T0)
     store.put_page("https://a.example/", status=304, headers=HTML, fetched_at=T0 + 10**6)
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
     row_key = store.cells.row_key("https://a.example/")
     gone = DeleteCells(CAPTURE_FAMILY, b"", T0, T0 + 1)
-    store.opened.engine.mutate_rows([RowMutations("pages", row_key, [gone])], Durability.NONE)
-    (problem,) = check(store.opened)
+    store.backend.engine.mutate_rows([RowMutations("pages", row_key, [gone])], Durability.NONE)
+    (problem,) = check(store.backend)
     assert f"@{T0 + 10**6}" in problem.where and f"@{T0}" in problem.what
     store.compact()
 
@@ -250,7 +250,7 @@ def test_rows_of_very_many_cells_are_compacted_in_slices(tmp_path: Path) -> None
         assert report.expired_cells >= 2500
         assert contents(store) == before
         store.compact()
-        assert sum(1 for _ in store.opened.engine.read_row("pages", store.cells.row_key("https://a.example/"))) == 2500
+        assert sum(1 for _ in store.backend.engine.read_row("pages", store.cells.row_key("https://a.example/"))) == 2500
 
 
 def test_rows_of_very_many_captures_are_collected_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +268,7 @@ def test_rows_of_very_many_captures_are_collected_in_slices(tmp_path: Path, monk
         records = list(store.table.records(store.cells.row_key("https://a.example/")))
         assert len(records) == 20
         assert sum(is_absent(one.columns[BODY]) for one in records if BODY in one.columns) == 6
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 # --- space
@@ -281,7 +281,7 @@ def test_half_of_the_rows_deleted_leaves_at_most_what_a_fresh_store_of_the_rest_
         for url in urls[::2]:
             store.delete(url)
         store.compact()
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         live = [store.get(url, versions=100) for url in urls[1::2]]
     with docstore.open(tmp_path / "fresh", create=True, durability="none") as fresh:
         captures = [(document.url, one) for document in live if document for one in reversed(document.captures)]
@@ -315,7 +315,7 @@ def test_a_purged_page_leaves_no_anchor_texts_in_the_rows_of_others(store: Docum
     store.compact()
     for word in (first, second):
         assert not any(word.encode() in piece for piece in everything_on_disk(store))
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
     list(store.put_pages(given[:1], anchors=True))
     assert [cell.value for cell in store.anchors(gone)] == [first.encode()]
 
@@ -333,7 +333,7 @@ def test_a_page_whose_body_is_damaged_can_be_deleted(tmp_path: Path) -> None:
             store.get(some_pages(1)[0].url)
         assert store.delete(some_pages(1)[0].url, purge=True)
         store.compact()
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_postings_of_dead_pages_are_pruned_and_those_of_live_ones_stay(store: DocumentStore) -> None:
@@ -342,8 +342,8 @@ def test_postings_of_dead_pages_are_pruned_and_those_of_live_ones_stay(store: Do
     for one in pages[:27]:
         store.delete(one.url)
     store.compact()
-    assert list(check(store.opened)) == []
-    heads = [row.row_key for row in store.opened.engine.scan("postings", b"\x01", b"\x02")]
+    assert list(check(store.backend)) == []
+    heads = [row.row_key for row in store.backend.engine.scan("postings", b"\x01", b"\x02")]
     assert len(heads) == 3
     again = store.put_page("https://new.example/", pages[28].body, headers=HTML)
     assert again.verdict.kind is VerdictKind.EXACT
@@ -351,7 +351,7 @@ def test_postings_of_dead_pages_are_pruned_and_those_of_live_ones_stay(store: Do
         store.delete(one.url)
     store.delete("https://new.example/")
     store.compact()
-    assert list(store.opened.engine.scan("postings")) == []
+    assert list(store.backend.engine.scan("postings")) == []
 
 
 # --- during reads and writes
@@ -396,7 +396,7 @@ def test_readers_and_a_writer_continue_while_tablets_are_compacted(store: Docume
         document = store.get(url)
         assert document is not None and document.body == body
     store.compact()
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_cell_that_was_written_during_the_move_keeps_the_writers_value(store: DocumentStore) -> None:
@@ -423,7 +423,7 @@ def test_reader_that_misses_a_record_reads_the_row_once_more(store: DocumentStor
     list(store.put_pages(some_pages(12)))
     url = "https://h3.example/3"
     row_key = store.cells.row_key(url)
-    real = store.opened.engine.newest
+    real = store.backend.engine.newest
     looks: list[int] = []
 
     def newest(table: str, key: bytes, family: str, qualifier: bytes) -> docstore.Cell | None:
@@ -433,9 +433,9 @@ def test_reader_that_misses_a_record_reads_the_row_once_more(store: DocumentStor
             store.compact()  # between the look at the row and the read of the record
         return cell
 
-    store.opened.engine.newest = newest  # type: ignore[method-assign]
+    store.backend.engine.newest = newest  # type: ignore[method-assign]
     document = store.get(url)
-    store.opened.engine.newest = real  # type: ignore[method-assign]
+    store.backend.engine.newest = real  # type: ignore[method-assign]
     assert looks and document is not None
     assert document.body == some_pages(12)[3].body
 
@@ -443,7 +443,7 @@ def test_reader_that_misses_a_record_reads_the_row_once_more(store: DocumentStor
 def test_second_of_two_runs_reads_no_segment(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     list(store.put_pages(some_pages(12)))
     store.compact()
-    before, numbers = contents(store), [row.number for row in store.opened.manifest.segments()]
+    before, numbers = contents(store), [row.number for row in store.backend.manifest.segments()]
 
     def refuse(*_: object) -> None:
         raise AssertionError("a segment is read")
@@ -453,7 +453,7 @@ def test_second_of_two_runs_reads_no_segment(store: DocumentStore, monkeypatch: 
     report = store.compact()
     monkeypatch.undo()
     assert (report.values, report.removed_segments, report.skipped_segments) == (0, 0, len(numbers))
-    assert [row.number for row in store.opened.manifest.segments()] == numbers
+    assert [row.number for row in store.backend.manifest.segments()] == numbers
     assert contents(store) == before
 
 
@@ -475,7 +475,7 @@ def test_a_run_that_was_stopped_before_it_removed_segments_moves_nothing_again(
     report = store.compact()
     assert (report.values, report.removed_segments) == (0, 1)
     assert contents(store) == before
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_only_a_higher_level_garbage_or_full_rewrites_what_a_run_wrote(store: DocumentStore) -> None:
@@ -490,12 +490,12 @@ def test_only_a_higher_level_garbage_or_full_rewrites_what_a_run_wrote(store: Do
     for number in range(20):
         store.delete(f"https://h{number % 5}.example/{number}")
     assert store.compact().values > 20
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_garbage_is_what_the_policies_drop(tmp_path: Path) -> None:
     now = [T0]
-    opened = Layout(tmp_path / "s").open(create=True, schema=Schema(captures=GCPolicy(max_age_seconds=1000)))
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=Schema(captures=GCPolicy(max_age_seconds=1000)))
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         list(store.put_pages(some_pages(40)))
         store.compact()
@@ -503,19 +503,19 @@ def test_garbage_is_what_the_policies_drop(tmp_path: Path) -> None:
         now[0] = T0 + 2000 * 10**6
         report = store.compact()
         assert (report.skipped_segments, report.removed_segments) == (0, 1)
-        assert store.opened.manifest.segments() == []
+        assert store.backend.manifest.segments() == []
 
 
 def salvaged(store: DocumentStore) -> set[str]:
-    store.opened.bodies.sync()
-    return {one.url for one in Salvage(store.opened.path).captures()}
+    store.backend.bodies.sync()
+    return {one.url for one in Salvage(store.backend.path).captures()}
 
 
 def test_a_deleted_page_does_not_come_back_from_a_segment_that_stays(store: DocumentStore) -> None:
     pages = some_pages(60)
     list(store.put_pages(pages))
     store.compact()
-    bases = {cell_value for _, cell_value in store.opened.base_rows.scan()}
+    bases = {cell_value for _, cell_value in store.backend.base_rows.scan()}
     gone = next(one for one in pages if not bases & {value for _, _, value in stored(store, one.url)})
     left = {one.url for one in pages} - {gone.url}
     store.delete(gone.url)
@@ -528,7 +528,7 @@ def test_a_deleted_page_does_not_come_back_from_a_segment_that_stays(store: Docu
     for level in ("fast", "fast", "best"):
         store.compact(level=level)
         assert salvaged(store) == left | {"https://new.example/", gone.url}
-    assert not any(row.level == "marks" for row in store.opened.manifest.segments()), "nothing older is left"
+    assert not any(row.level == "marks" for row in store.backend.manifest.segments()), "nothing older is left"
 
 
 def test_a_page_that_is_deleted_during_a_run_does_not_come_back(store: DocumentStore) -> None:
@@ -542,7 +542,7 @@ def test_a_page_that_is_deleted_during_a_run_does_not_come_back(store: DocumentS
 
 def test_a_segment_with_a_mark_stays_while_a_younger_one_stays(store: DocumentStore) -> None:
     rows = [SegmentRow(number, "live", 100, 100, tablet) for number, tablet in ((1, 1), (2, 0), (3, 0), (4, 0))]
-    named = NamesBySegment(store.opened.manifest, store.opened.bodies)
+    named = NamesBySegment(store.backend.manifest, store.backend.bodies)
     found = {2: [delete_row(b"a", 5)], 3: [], 4: [delete_row(b"b", 6)]}
     named.marks = lambda row: found.get(row.number, [])  # type: ignore[method-assign]
     assert removable(rows, {2, 3, 4}, {1, 3}, named, 9) == ([4], found[4])
@@ -562,17 +562,17 @@ def small_tablets(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tablets_that_shrank_are_merged_and_measured_again(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(60)))
-        before = len(store.opened.manifest.tablets())
+        before = len(store.backend.manifest.tablets())
         assert before >= 3
         store.compact()
-        assert sum(tablet.raw_bytes for tablet in store.opened.manifest.tablets()) == sum(
+        assert sum(tablet.raw_bytes for tablet in store.backend.manifest.tablets()) == sum(
             len(cell.value) for row in store.cells.scan(spec=ReadSpec(families=("page",))) for cell in row.cells
         )
         for number in range(55):
             store.delete(f"https://h{number % 5}.example/{number}")
         store.compact()
-        assert len(store.opened.manifest.tablets()) == 1
-        assert list(check(store.opened)) == []
+        assert len(store.backend.manifest.tablets()) == 1
+        assert list(check(store.backend)) == []
 
 
 @pytest.mark.usefixtures("small_tablets")
@@ -580,12 +580,12 @@ def test_one_tablet_at_a_time_empties_the_mixed_segment_in_the_end(tmp_path: Pat
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(60)))
         before = contents(store)
-        numbers = [tablet.number for tablet in store.opened.manifest.tablets()]
+        numbers = [tablet.number for tablet in store.backend.manifest.tablets()]
         reports = [store.compact(tablets=[number]) for number in numbers]
         assert all(report.kept_segments >= 1 for report in reports[:-1])
-        assert 0 not in {row.tablet for row in store.opened.manifest.segments()}
+        assert 0 not in {row.tablet for row in store.backend.manifest.segments()}
         assert contents(store) == before
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_segments_stay_while_a_dry_run_may_refer_to_them(store: DocumentStore) -> None:
@@ -602,7 +602,7 @@ def test_segments_stay_while_a_dry_run_may_refer_to_them(store: DocumentStore) -
 
 def is_full_next(store: DocumentStore) -> bool:
     """Whether a purge is recorded whose bytes may still exist."""
-    return any(cell.qualifier == b"" for cell in store.opened.engine.read_row("meta", PURGED_ROW))
+    return any(cell.qualifier == b"" for cell in store.backend.engine.read_row("meta", PURGED_ROW))
 
 
 def test_a_purge_makes_the_next_run_full_also_if_it_is_interrupted(
@@ -622,9 +622,9 @@ def test_a_purge_makes_the_next_run_full_also_if_it_is_interrupted(
     before_refs_change(store, interrupt)  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
         store.compact()
-    numbers = {row.number for row in store.opened.manifest.segments()}
+    numbers = {row.number for row in store.backend.manifest.segments()}
     assert store.compact().skipped_segments == 0
-    assert not numbers & {row.number for row in store.opened.manifest.segments()}
+    assert not numbers & {row.number for row in store.backend.manifest.segments()}
     assert not is_full_next(store)
     assert store.compact().values == 0
 
@@ -638,18 +638,18 @@ def test_a_purge_during_a_run_makes_the_next_one_full(store: DocumentStore) -> N
     assert not is_full_next(store)
 
 
-@pytest.mark.parametrize("left", [0, 1])
-def test_a_tablet_whose_pages_were_all_purged_keeps_no_dictionary(store: DocumentStore, left: int) -> None:
+@pytest.mark.parametrize(("left", "purge"), [(0, True), (1, True), (0, False)])
+def test_a_tablet_whose_pages_are_all_gone_keeps_no_dictionary(store: DocumentStore, left: int, purge: bool) -> None:
     pages = [Page(f"https://s.example/{n}", page(" ".join(words(n, 3000))), 200, HTML, T0) for n in range(30)]
     list(store.put_pages(pages))
     if left:
         store.put_page("https://tiny.example/", b"<p>tiny", headers=HTML)
     store.compact()
-    assert store.opened.dictionaries.names()
+    assert store.backend.dictionaries.names()
     for one in pages:
-        store.delete(one.url, purge=True)
+        store.delete(one.url, purge=purge)
     store.compact()
-    assert store.opened.dictionaries.names() == []
+    assert store.backend.dictionaries.names() == []
     assert not is_full_next(store)
 
 
@@ -669,15 +669,15 @@ def test_purged_markers_are_in_no_file(tmp_path: Path, level: str) -> None:
         list(store.put_pages([*some_pages(60), *others]))
         for _ in range(2):
             store.compact(level=level)
-        assert len(store.opened.manifest.tablets()) >= 3
+        assert len(store.backend.manifest.tablets()) >= 3
         assert any(marker.encode() in piece for piece in everything_on_disk(store))
-        assert value_name(body) in {name for name, _ in store.opened.base_rows.scan()}
+        assert value_name(body) in {name for name, _ in store.backend.base_rows.scan()}
         before = {key: value for key, value in contents(store).items() if b"secret" not in key[0]}
         store.delete(url, purge=True)
         store.compact()
         assert not any(marker.encode() in piece for piece in everything_on_disk(store))
         assert contents(store) == before
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_columns_with_long_values_get_dictionaries_too(tmp_path: Path) -> None:
@@ -688,8 +688,8 @@ def test_columns_with_long_values_get_dictionaries_too(tmp_path: Path) -> None:
         ]
         list(store.put_pages(pages))
         store.compact(level="best")
-        segments = [row.number for row in store.opened.manifest.segments()]
+        segments = [row.number for row in store.backend.manifest.segments()]
         records = [record for number in segments for record in records_of(store, number)]
         assert CODEC_ZSTD_DICTIONARY in {record.codec for record in records if record.qualifier == b"headers"}
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         assert [store.get(one.url).newest.headers for one in pages] == [one.headers for one in pages]  # type: ignore[union-attr]

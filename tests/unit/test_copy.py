@@ -101,11 +101,11 @@ def test_a_copy_has_the_same_cells_and_gives_the_same_later_verdicts(source: Doc
     with docstore.open(tmp_path / "copy") as store:
         assert store.schema == source.schema
         assert contents(store) == expected
-        stored = [cell for row in store.opened.engine.scan("pages") for cell in row.cells]
+        stored = [cell for row in store.backend.engine.scan("pages") for cell in row.cells]
         captures = [capture_of(cell) for cell in stored if cell.family == CAPTURE_FAMILY]
         others = len(stored) - len(captures)
         assert report.cells == others + sum(len(capture.columns) for capture in captures)
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         assert [document.url for document in store.find(docno="WT-7")] == ["https://m.example/named"]
         assert [document.url for document in store.find(payload_digest="sha1:ABC")] == ["https://m.example/named"]
         assert list(store.orphans()) == list(source.orphans())
@@ -115,8 +115,8 @@ def test_a_copy_has_the_same_cells_and_gives_the_same_later_verdicts(source: Doc
 
 
 def bases_of_deltas(store: DocumentStore) -> list[bytes]:
-    store.opened.bodies.flush()  # type: ignore[attr-defined]
-    rows = store.opened.manifest.segments()  # type: ignore[attr-defined]
+    store.backend.bodies.flush()  # type: ignore[attr-defined]
+    rows = store.backend.manifest.segments()  # type: ignore[attr-defined]
     records = (record for row in rows for record in records_of(store, row.number))
     return [record.related for record in records if record.codec == CODEC_ZSTD_DELTA]
 
@@ -128,11 +128,11 @@ def test_deltas_have_the_same_bases_in_the_copy(source: DocumentStore, tmp_path:
         assert store.stored_bytes() < 1.25 * source.stored_bytes()
         there, copied = bases_of_deltas(source), bases_of_deltas(store)
         assert len(copied) >= 0.8 * len(there) > 0
-        assert set(copied) <= {name for name, _ in store.opened.base_rows.scan()}
+        assert set(copied) <= {name for name, _ in store.backend.base_rows.scan()}
         report = store.compact()
         assert report.damaged_values == 0
         assert contents(store) == contents(source)
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_pages_stored_by_reference_are_found_after_a_delete_of_their_original(
@@ -151,7 +151,7 @@ def test_the_copy_of_a_copy_is_the_same_with_any_number_of_threads(source: Docum
         copy(store, tmp_path / "two", threads=1, verify=False)
     with docstore.open(tmp_path / "two") as store:
         assert contents(store) == contents(source)
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_a_store_survives_a_copy_to_another_backend_and_back(source: DocumentStore, tmp_path: Path) -> None:
@@ -159,11 +159,11 @@ def test_a_store_survives_a_copy_to_another_backend_and_back(source: DocumentSto
         report = copy_into(source, store)
         assert report.differing == []
         assert contents(store) == contents(source)
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         copy(store, tmp_path / "back")
         with docstore.open(tmp_path / "back") as back:
             assert contents(back) == contents(source)
-            assert list(check(back.opened)) == []
+            assert list(check(back.backend)) == []
             assert later_results(store) == later_results(back) == later_results(source)
 
 
@@ -172,8 +172,8 @@ def test_a_copy_has_the_band_secret_of_the_source(tmp_path: Path) -> None:
         list(store.put_pages(crawl()))
         copy(store, tmp_path / "copy")
         with docstore.open(tmp_path / "copy") as copied:
-            assert copied.opened.band_secret == store.opened.band_secret
-            assert list(check(copied.opened)) == []
+            assert copied.backend.band_secret == store.backend.band_secret
+            assert list(check(copied.backend)) == []
             assert later_results(copied) == later_results(store)
 
 
@@ -183,7 +183,7 @@ def test_texts_are_posted_in_the_order_of_the_source(source: DocumentStore, tmp_
 
     copy(source, tmp_path / "copy")
     with docstore.open(tmp_path / "copy") as store:
-        expected, found = (order_of_texts(opened.opened, opened.table) for opened in (source, store))
+        expected, found = (order_of_texts(opened.backend, opened.table) for opened in (source, store))
     assert expected is not None and found is not None
     assert len(found) > 15
     assert found.tolist() == [number for number in expected.tolist() if number in set(found.tolist())]
@@ -216,7 +216,7 @@ def test_an_empty_store_is_copied_with_its_schema(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "copy") as store:
         assert store.schema == SCHEMA
         assert contents(store) == {}
-        assert not is_unfinished(store.opened)
+        assert not is_unfinished(store.backend)
 
 
 def test_a_second_run_brings_the_copy_up_to_date(source: DocumentStore, tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_second_run_brings_the_copy_up_to_date(source: DocumentStore, tmp_path
     assert (cleaned.written_rows, cleaned.only_here, cleaned.deleted) == (0, 2, 2)
     with docstore.open(tmp_path / "copy") as store:
         assert contents(store) == contents(source)
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         assert later_results(store) == later_results(source)
 
 
@@ -257,7 +257,7 @@ def test_rows_of_a_changing_source_are_copied_as_they_were_read(source: Document
     assert written
     with docstore.open(tmp_path / "copy") as store:
         assert {key: value for key, value in contents(store).items() if not key[0].endswith(b"new https")} == before
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
     copy(source, tmp_path / "copy")
     with docstore.open(tmp_path / "copy") as store:
         assert contents(store) == contents(source)
@@ -281,7 +281,7 @@ def test_a_damaged_value_is_reported_and_everything_else_is_copied(tmp_path: Pat
         differing = {(key[0], key[1:3]) for key, value in expected.items() if held.get(key) != value}
         bare, untold = (store.cells.row_key(f"https://z.example/{n}") for n in (13, 17))
         assert differing == {(bare, BODY), (bare, VERDICT), (untold, MAIN)}
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         (again,) = store.put_pages([put for put in crawl() if put.url == "https://z.example/13"])
         assert again.stored == "body", "the very capture can be stored again"
 
@@ -302,7 +302,7 @@ def test_a_row_of_very_many_cells_is_copied_in_portions(tmp_path: Path, monkeypa
         assert copy(store, tmp_path / "copy").written_rows == 1
         with docstore.open(tmp_path / "copy") as copied:
             assert contents(copied) == contents(store)
-            assert list(check(copied.opened)) == []
+            assert list(check(copied.backend)) == []
 
 
 def test_rows_that_differ_are_reported_and_repaired_by_the_next_run(
@@ -317,13 +317,13 @@ def test_rows_that_differ_are_reported_and_repaired_by_the_next_run(
     report = copy(source, tmp_path / "copy")
     assert sorted(report.differing) == ["https://a.example/5", "https://z.example/5"]
     with docstore.open(tmp_path / "copy") as store:
-        assert is_unfinished(store.opened)
-        assert any("copy" in problem.where for problem in check(store.opened))
+        assert is_unfinished(store.backend)
+        assert any("copy" in problem.where for problem in check(store.backend))
     monkeypatch.setattr(RowImporter, "write", real)
     assert copy(source, tmp_path / "copy").differing == []
     with docstore.open(tmp_path / "copy") as store:
         assert contents(store) == contents(source)
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 @pytest.mark.parametrize("checksum", ["crc32", "md5"])
@@ -334,7 +334,7 @@ def test_a_store_with_another_checksum_is_copied(tmp_path: Path, checksum: str) 
         copy(store, tmp_path / "copy")
         with docstore.open(tmp_path / "copy") as copied:
             assert contents(copied) == contents(store)
-            assert list(check(copied.opened)) == []
+            assert list(check(copied.backend)) == []
             assert later_results(copied) == later_results(store)
 
 
@@ -345,7 +345,7 @@ def test_pages_without_their_bodies_are_copied_as_such(tmp_path: Path) -> None:
         assert copy(store, tmp_path / "copy").written_rows == 0
         with docstore.open(tmp_path / "copy") as copied:
             assert contents(copied) == contents(store)
-            assert list(check(copied.opened)) == []
+            assert list(check(copied.backend)) == []
             like = page(changed(words(1, 200), 1, 2))
             assert copied.similar(like) == store.similar(like) != []
             again = [
@@ -362,7 +362,7 @@ def test_a_value_deleted_while_it_is_read_is_not_copied(tmp_path: Path, monkeypa
         real = LocalValues.fetch
 
         def fetch(self: LocalValues, cell_value: bytes) -> bytes:
-            if self is store.opened.values and b"gone" in real(self, cell_value):
+            if self is store.backend.values and b"gone" in real(self, cell_value):
                 monkeypatch.setattr(LocalValues, "fetch", real)
                 store.cells.apply("https://a.example/", [DeleteCells("mark", b"gone")])
                 raise CorruptionError("compacted away")
@@ -396,7 +396,7 @@ def test_a_full_disk_ends_the_copy_and_the_next_run_resumes(
     assert report.resumed_rows >= 10
     with docstore.open(tmp_path / "copy") as store:
         assert contents(store) == contents(source)
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_a_cell_that_expires_before_verification_is_not_a_difference(tmp_path: Path) -> None:
@@ -406,8 +406,8 @@ def test_a_cell_that_expires_before_verification_is_not_a_difference(tmp_path: P
         docstore.open(tmp_path / "s", create=True, schema=schema) as opened,
         docstore.open(tmp_path / "copy", create=True, schema=schema) as target,
     ):
-        store = DocumentStore(opened.opened, Durability.SYNC, clock=lambda: now[0])
-        later = DocumentStore(target.opened, Durability.SYNC, clock=lambda: now[0])
+        store = DocumentStore(opened.backend, Durability.SYNC, clock=lambda: now[0])
+        later = DocumentStore(target.backend, Durability.SYNC, clock=lambda: now[0])
         store.cells.apply("https://a.example/", [SetCell("user", b"rank", T0, b"1"), SetCell("anchor", b"b", T0, b"2")])
         real = RowImporter.write
 

@@ -55,11 +55,11 @@ def crawls(store: Any, url: str = URL) -> dict[int, str]:
 
 
 def problems(store: docstore.DocumentStore) -> list[str]:
-    return [f"{problem.where}: {problem.what}" for problem in check(store.opened)]
+    return [f"{problem.where}: {problem.what}" for problem in check(store.backend)]
 
 
 def postings(store: docstore.DocumentStore) -> int:
-    return sum(len(row.cells) for row in store.opened.engine.scan("postings"))
+    return sum(len(row.cells) for row in store.backend.engine.scan("postings"))
 
 
 # --- what carries a label
@@ -110,7 +110,7 @@ def test_a_compaction_a_sweep_and_a_copy_keep_labels(store: docstore.DocumentSto
     store.compact(level="best")
     reindex(store)
     with docstore.open(tmp_path / "copy", create=True) as target:
-        copy(store, target.opened.path.with_name("other"))
+        copy(store, target.backend.path.with_name("other"))
     with docstore.open(tmp_path / "other") as target:
         for one in (store, target):
             assert crawls(one) == {0: "first"} and crawls(one, OTHER) == {1: "second"}
@@ -180,7 +180,7 @@ def emptied(store: docstore.DocumentStore) -> None:
         assert postings(store) == 0
         store.compact(full=True)
     assert store.stats()["totals"].get("captures", 0) == 0
-    assert list(store.opened.base_rows.scan()) == []
+    assert list(store.backend.base_rows.scan()) == []
 
 
 def test_the_captures_of_a_crawl_go_and_the_others_stay(two: docstore.DocumentStore) -> None:
@@ -435,7 +435,7 @@ def test_a_delete_that_fails_leaves_no_mark_for_the_next_commit(
         patch.setattr(type(store.table), "stored_row", stored_row)
         store.delete_crawl("first")
     put(store, THIRD, words(3, 400), 0)
-    segments = [one.kind for row in store.opened.manifest.segments() for one in records_of(store, row.number)]
+    segments = [one.kind for row in store.backend.manifest.segments() for one in records_of(store, row.number)]
     assert RECORD_DELETE_COLUMN not in segments
     assert URL in store and OTHER in store and problems(store) == []
 

@@ -52,10 +52,10 @@ def test_a_dry_run_uses_the_dictionaries_that_its_store_has_now(tmp_path: Path) 
 
     def name(store: docstore.DocumentStore, value: bytes) -> None:
         cell = SetCell(MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0, value)
-        store.opened.engine.mutate_rows([RowMutations("meta", key, [cell])], Durability.NONE)
+        store.backend.engine.mutate_rows([RowMutations("meta", key, [cell])], Durability.NONE)
 
     with docstore.open(tmp_path / "store", create=True, durability="none") as store, store.dry_run() as trial:
-        opened = trial.opened
+        opened = trial.backend
         assert isinstance(opened, LocalBackend)
         name(store, b"first")
         assert opened.scopes.get(key) == b"first"
@@ -66,6 +66,6 @@ def test_a_dry_run_uses_the_dictionaries_that_its_store_has_now(tmp_path: Path) 
 def test_the_caches_of_a_dry_run_are_a_quarter_of_those_of_its_store(tmp_path: Path) -> None:
     memory = "96MB"
     with docstore.open(tmp_path / "s", create=True, memory=memory) as store, store.dry_run() as trial:
-        shares = [sum(map(opened.memory.share, SHARES)) for opened in (store.opened, trial.opened)]
+        shares = [sum(map(opened.memory.share, SHARES)) for opened in (store.backend, trial.backend)]
         list(trial.put_pages(site()[:8]))
     assert shares[1] <= shares[0] // 4

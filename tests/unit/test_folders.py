@@ -90,6 +90,34 @@ def test_files_that_are_no_archives_are_named(run: Terminal, folder: Path) -> No
     assert f"docstore: passed over 3 files that are no archives: {expected}" in answer.err
 
 
+def test_what_an_archive_by_its_name_has_instead_is_an_error_that_says_so(run: Terminal, tmp_path: Path) -> None:
+    folder = tmp_path / "crawl"
+    folder.mkdir()
+    (folder / "a.warc.lz4").write_bytes(b"\x04\x22\x4d\x18 and more")
+    (folder / "b.WARC.gz").touch()
+    answer = run("ingest", str(folder))
+    assert answer.code == 8 and "passed over" not in answer.err and "verdict" not in answer.out
+    assert "a.warc.lz4 at offset 0: lz4 compression is not supported" in answer.err
+    assert "b.WARC.gz at offset 0: the file is empty" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("head", "advice"),
+    [
+        (b'{"Url": "https://a.example/"}', 'the first line needs a field "url"'),
+        (b'\xef\xbb\xbf {"text": "x"}', 'the first line needs a field "url"'),
+        (b'{"options": {"prefix": null}}', "name the manifest of an export in shards after --files-from"),
+    ],
+)
+def test_objects_that_are_no_pages_are_told_what_is_missing(
+    run: Terminal, tmp_path: Path, head: bytes, advice: str
+) -> None:
+    file = tmp_path / "pages.jsonl"
+    file.write_bytes(head + b"\n")
+    answer = run("ingest", str(file))
+    assert answer.code == 8 and advice in answer.err
+
+
 def test_the_working_directory_is_a_folder_and_its_store_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

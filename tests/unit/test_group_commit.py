@@ -21,7 +21,7 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument
 from docstore.storage.writes import Prepared
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.writing import writer
 from docstore.writing.batch import PORTION_PAGES
 from docstore.writing.judge import judge
@@ -232,7 +232,7 @@ def test_garbage_is_collected_between_groups_alone_and_only_if_the_caller_wants_
         return T0
 
     before = gc.isenabled()
-    opened = Layout(tmp_path / "store").open(create=True, schema=Schema())
+    opened = StoreDirectory(tmp_path / "store").open(create=True, schema=Schema())
     with DocumentStore(opened, Durability.NONE, clock=clock) as store:
         try:
             (gc.enable if collects else gc.disable)()

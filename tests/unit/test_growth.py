@@ -17,7 +17,7 @@ from docstore.model.format import POSTING_BODY, POSTING_TEXT
 from docstore.model.types import Durability, GCPolicy, PutResult, Schema
 from docstore.reports.check import check
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 
 T0 = 1_700_000_000_000_000
 STEP = 1000
@@ -32,7 +32,7 @@ def store(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     monkeypatch.setattr(index, "FEW_PAGES", min(request.param, index.FEW_PAGES))
     with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
         yield opened
-        assert list(check(opened.opened)) == []
+        assert list(check(opened.backend)) == []
 
 
 class Reads:
@@ -40,7 +40,7 @@ class Reads:
 
     def __init__(self, store: docstore.DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls = self.given = 0
-        engine = store.opened.engine
+        engine = store.backend.engine
         for name in ("read_row", "qualifiers", "qualifiers_of_rows", "newest", "value_at"):
             monkeypatch.setattr(engine, name, self._counted(getattr(engine, name)))
 
@@ -84,7 +84,7 @@ def test_deleted_pages_cost_the_next_one_nothing(store: Any, monkeypatch: pytest
 
 def _bodies(store: docstore.DocumentStore) -> list[Any]:
     kinds = (POSTING_BODY, POSTING_TEXT)
-    return [row for row in store.opened.engine.scan("postings") if row.row_key[0] in kinds]
+    return [row for row in store.backend.engine.scan("postings") if row.row_key[0] in kinds]
 
 
 def test_a_delete_takes_the_names_of_its_page_away_and_leaves_those_of_others(store: Any) -> None:
@@ -97,7 +97,7 @@ def test_a_delete_takes_the_names_of_its_page_away_and_leaves_those_of_others(st
     assert (result.verdict.kind, result.verdict.of_url) == (VerdictKind.EXACT, "https://1.example/")
     for n in (1, 2, 3):
         store.delete(f"https://{n}.example/")
-    assert list(store.opened.engine.scan("postings")) == []
+    assert list(store.backend.engine.scan("postings")) == []
     assert store.put_page("https://4.example/", ONE, headers=dict(HTML)).verdict.kind is VerdictKind.NEW
     assert store.put_page("https://5.example/", ONE, headers=dict(HTML)).verdict.kind is VerdictKind.EXACT
 
@@ -218,7 +218,7 @@ def test_a_stranger_with_the_text_of_a_page_hides_no_copy_of_it(store: Any) -> N
 def test_versions_that_a_policy_hides_hide_no_live_page(tmp_path: Path, policy: GCPolicy) -> None:
     schema = Schema(captures=policy)
     now = [T0]
-    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         old = "https://old.example/"
         for n in range(100):

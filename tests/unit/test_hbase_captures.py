@@ -98,7 +98,7 @@ def test_a_visit_repeats_no_value(cluster: MemoryCluster) -> None:
 def test_a_record_is_read_without_its_values(cluster: MemoryCluster) -> None:
     put(capture(1, 0), capture(2, 5))
     with open_store() as store:
-        engine = store.opened.engine
+        engine = store.backend.engine
         newest = engine.newest("pages", KEY, CAPTURE_FAMILY, b"")
         assert newest is not None and newest.timestamp == T0 + 5_000_000
         cells = engine.read_row("pages", KEY, ReadSpec((CAPTURE_FAMILY,)))
@@ -126,7 +126,7 @@ def test_a_record_is_written_with_its_values_or_not_at_all(cluster: MemoryCluste
 
 def test_a_pending_value_can_be_read_until_it_is_dropped(cluster: MemoryCluster) -> None:
     with open_store() as store:
-        values = store.opened.values
+        values = store.backend.values
         stored = values.append(KEY, BODY, T0, b"x" * 3000)
         assert values.fetch(stored) == b"x" * 3000
         assert values.fetch_many([stored, values.append(KEY, MAIN, T0, b"short")]) == [b"x" * 3000, b"short"]
@@ -140,7 +140,7 @@ def test_a_pending_value_can_be_read_until_it_is_dropped(cluster: MemoryCluster)
 
 def test_the_same_value_in_two_cells_is_one(cluster: MemoryCluster) -> None:
     with open_store() as store:
-        values = store.opened.values
+        values = store.backend.values
         one, other = (values.append(KEY, BODY, T0 + at, b"x" * 3000) for at in (0, 1000))
         assert one != other and values.same_value(one, other)
         assert not values.same_value(one, values.append(KEY, BODY, T0 + 2000, b"y" * 3000))
@@ -177,7 +177,7 @@ def test_a_store_survives_a_copy_to_hbase_and_back(cluster: MemoryCluster, tmp_p
         expected = contents(source)
     with docstore.open(ADDRESS) as there:
         assert contents(there) == expected
-        assert list(check(there.opened)) == []
+        assert list(check(there.backend)) == []
         assert copy(there, tmp_path / "copy").unreadable == []
     with docstore.open(tmp_path / "copy") as copied:
         assert contents(copied) == expected
@@ -186,7 +186,7 @@ def test_a_store_survives_a_copy_to_hbase_and_back(cluster: MemoryCluster, tmp_p
         assert copy(copied, ADDRESS).written_rows == 0
     with docstore.open(ADDRESS) as back:
         assert contents(back) == expected
-        assert list(check(back.opened)) == []
+        assert list(check(back.backend)) == []
         assert compact().expired_cells == 0
         assert contents(back) == expected
 
@@ -208,7 +208,7 @@ def test_reindex_writes_a_text_with_its_record(cluster: MemoryCluster) -> None:
         assert reindex(store).posted == 1
         assert row[b"w", b"generation", -1] != generation
         assert contents(store) == expected
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 # --- what maintenance drops

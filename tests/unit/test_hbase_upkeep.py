@@ -23,10 +23,9 @@ from docstore.cli.main import main
 from docstore.cluster import upkeep, upkeep_postings
 from docstore.cluster.commit import Counts
 from docstore.dedup.kernel import Kernel
-from docstore.model.capture import STORED_REFERENCE, VERDICT, StoredVerdict, decode_verdict
+from docstore.model.capture import STORED_REFERENCE, VERDICT, StoredVerdict, decode_verdict, text_number
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import POSTING_BAND, POSTING_BODY, POSTING_TEXT
-from docstore.model.pointers import text_number
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, ReadSpec, SetCell
 from docstore.reports.check import check
 from docstore.storage.reports import CompactionReport
@@ -117,8 +116,8 @@ def verdict_of(store: DocumentStore, url: str) -> StoredVerdict:
 def unposted(store: DocumentStore) -> list[str]:
     """URLs of live pages that the detector cannot find by their body, text or bands."""
     kernel = Kernel(store.schema.extractor, store.schema.shingle_words, store.schema.checksum)
-    found = [problem.where for problem in check(store.opened)]
-    engine = store.opened.engine
+    found = [problem.where for problem in check(store.backend)]
+    engine = store.backend.engine
     for row in store.cells.scan():
         document = store.get(row.url)
         if document is None or not document.body:
@@ -351,8 +350,8 @@ def test_counts_are_exact_if_sessions_write_after_the_fold(cluster: MemoryCluste
             assert totals()["captures"] == 2 * (number + 1)
             assert sum(row.startswith(b"tally") for row in cluster.tables["tests:meta"]) == 1
         # A session that has failed reads its own counts again: they are in the one row.
-        counts = Counts(two.opened.engine, two.opened.session)
-        two.opened.engine.mutate_rows(counts.rows({"captures": 1}), Durability.SYNC)
+        counts = Counts(two.backend.engine, two.backend.session)
+        two.backend.engine.mutate_rows(counts.rows({"captures": 1}), Durability.SYNC)
         assert totals()["captures"] == 7
 
 
@@ -370,8 +369,8 @@ def test_a_session_that_deletes_what_another_one_wrote_counts_below_zero(cluster
 def test_a_session_of_any_name_counts(cluster: MemoryCluster) -> None:
     with open_store() as store:
         for session in (b"\x00" * 8, b"-foldee.", b"\xff" * 8):
-            counts = Counts(store.opened.engine, session)
-            store.opened.engine.mutate_rows(counts.rows({"captures": 1}), Durability.SYNC)
+            counts = Counts(store.backend.engine, session)
+            store.backend.engine.mutate_rows(counts.rows({"captures": 1}), Durability.SYNC)
         assert totals() == {"captures": 3}
         compact()
         assert totals() == {"captures": 3}
@@ -407,5 +406,5 @@ def test_unreferenced_chunks_are_removed_after_the_grace_period(
         long, own = store.get("https://long.example/"), store.cells.read_row("https://own.example/")
         assert long is not None and long.body == body
         assert own is not None and [cell.value for cell in own.cells] == [body]
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
     assert put(Page("https://died.example/", body[:-5], 200, (), T0))[0].stored == "body"

@@ -24,7 +24,7 @@ from docstore.dedup.index import (
     Posted,
 )
 from docstore.model.analysis import Analysis
-from docstore.model.pointers import PagePointer, body_head, text_number
+from docstore.model.capture import PagePointer, body_head, text_number
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations
 from docstore.storage.cache import MB, SHARES, Memory
 

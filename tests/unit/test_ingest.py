@@ -68,7 +68,7 @@ def test_the_sample_crawl_is_ingested_with_its_duplicates(store: docstore.Docume
     assert japanese is None or japanese.text
     charsets = {document.newest.charset for row in store.cells.scan() if (document := store.get(row.url))}
     assert {"UTF-8", "EUC-JP", "EUC-KR"} <= {name.upper() for name in charsets if name}
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
     again = ingest(store, [str(SAMPLE)])
     assert (again.known, again.stored_bytes) == (192, 0)
     assert again.verdicts == report.verdicts
@@ -179,7 +179,7 @@ def test_shared_samples_are_ingested_and_nothing_is_stored_twice(store: docstore
     assert first.pages > 1500 // stride(15)
     assert first.error_count > 100 // stride(15)
     assert all(error.file and error.reason and error.offset >= 0 for error in first.errors)
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
     again = ingest(store, paths, IngestOptions(threads=1))
     assert (again.stored, again.stored_bytes) == (0, 0)
     assert again.verdicts == first.verdicts

@@ -1,12 +1,6 @@
-"""The exact join and the candidate stage against brute force, and against the corpus's independent truth."""
+"""The exact join and the candidate stage against brute force."""
 
 from __future__ import annotations
-
-import importlib.util
-import os
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -110,14 +104,6 @@ def test_leaders_are_the_smallest_page_of_each_group() -> None:
     assert candidates.leaders(checksums[:0]).tolist() == []
 
 
-def test_expansion_gives_all_pairs_of_pages_behind_pairs_of_leaders() -> None:
-    leader = np.array([0, 1, 0, 1, 0, 5])
-    left, right, source = join.expand_pairs(leader, np.array([0, 0, 1]), np.array([0, 1, 5]))
-    found = sorted(zip(left.tolist(), right.tolist(), source.tolist(), strict=True))
-    across = [(min(a, b), max(a, b), 1) for a in (0, 2, 4) for b in (1, 3)]
-    assert found == sorted([(0, 2, 0), (0, 4, 0), (2, 4, 0), *across, (1, 5, 2), (3, 5, 2)])
-
-
 def pairs_of(keys: np.ndarray, ties: np.ndarray, limit: int = 1024) -> set[tuple[int, int]]:
     first, second = candidates.bucket_pairs(keys, ties, limit)
     pairs = list(zip(first.tolist(), second.tolist(), strict=True))
@@ -155,28 +141,3 @@ def test_sketch_agreements_count_equal_bins(bins: int) -> None:
     first[0], second[0] = 7, 9
     expected = (sketches[first] == sketches[second]).sum(axis=1)
     assert candidates.sketch_agreements(sketches, first, second).tolist() == expected.tolist()
-
-
-def shared_corpus_script() -> ModuleType:
-    """The independent truth maker beside the checkout; skips where it is not there."""
-    root = Path(os.environ.get("DOCSTORE_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-    path = root / "corpus" / "near_duplicate_truth.py"
-    if not path.is_file():
-        pytest.skip(f"{path.name} not found: set DOCSTORE_SHARED to the folder that holds corpus/{path.name}")
-    spec = importlib.util.spec_from_file_location("near_duplicate_truth", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = written
-    return module
-
-
-def test_exact_join_equals_the_independent_join_in_c() -> None:
-    truth = shared_corpus_script()
-    sets = families(np.random.default_rng(SEED), 600)
-    each = [sets.members[a:b] for a, b in zip(sets.starts, sets.starts[1:], strict=False)]
-    expected = truth.join(each, 0.5)
-    assert np.array_equal(np.stack(join.exact_join(sets, 0.5), axis=1), expected.astype(np.int64))

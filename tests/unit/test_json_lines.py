@@ -16,12 +16,12 @@ from cli_case import Terminal, article, html
 import docstore
 from docstore import Page
 from docstore.archives.entries import DamagedEntry, PageEntry, ReadOptions, SkippedEntry
-from docstore.archives.export import WRITERS, export
+from docstore.archives.export import WRITERS, export, pages
 from docstore.archives.ingest import IngestOptions, ingest
 from docstore.archives.reader import read
 from docstore.archives.selection import Selection
-from docstore.model.capture import decode_note
-from docstore.model.types import ReadSpec
+from docstore.model.capture import decode_note, encode_note
+from docstore.model.types import Note, ReadSpec
 
 T0 = 1_700_000_000_000_000
 URL = "https://a.example/"
@@ -151,6 +151,69 @@ def test_what_is_exported_with_bodies_reads_back(tmp_path: Path) -> None:
         assert ingest(store, [str(file)]).known == 3
         export(store, WRITERS["jsonl"](again, True), Selection(versions=None))
     assert again.getvalue() == file.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_notes_and_languages_are_the_same_after_an_export_and_back(tmp_path: Path, kind: str) -> None:
+    arrow = pytest.importorskip("docstore.archives.arrow")
+    declared = html("One", article(1)).replace(b"<html>", b'<html lang="en">')
+    assert b"lang" in declared
+
+    def write(store: docstore.DocumentStore, stream: Any) -> None:
+        if kind == "jsonl":
+            export(store, WRITERS["jsonl"](stream, True), Selection(versions=None))
+        else:
+            arrow.write_parquet(store, stream, Selection(versions=None))
+
+    def notes(store: docstore.DocumentStore) -> list[tuple[str, str, bytes]]:
+        rows = store.cells.scan(spec=ReadSpec(("note",)))
+        return [(row.url, cell.qualifier.decode(), cell.value) for row in rows for cell in row.cells]
+
+    file, again = tmp_path / f"all.{kind}", tmp_path / f"again.{kind}"
+    with docstore.open(tmp_path / "one", create=True, durability="none") as store:
+        list(store.put_pages([Page(f"{URL}{n}", declared, fetched_at=T0 + 1000 * n) for n in range(3)]))
+        store.put_page(f"{URL}0", b"", status=304, fetched_at=T0 + 9000)
+        store.cells.put_notes(
+            [
+                Note(f"{URL}1", T0 + 1000, "lang", encode_note("1", {"lang": "de", "score": 0.9})),
+                Note(f"{URL}1", T0 + 1000, "fields", encode_note("", {"topic": ["a"]})),
+            ]
+        )
+        before = notes(store)
+        with file.open("wb") as stream:
+            write(store, stream)
+    if kind == "jsonl":
+        assert [json.loads(line)["lang"] for line in file.read_text().splitlines()] == ["en", "en", "de", "en"]
+    with docstore.open(tmp_path / "two", create=True, durability="none") as store:
+        assert ingest(store, [str(file)]).error_count == 0
+        assert notes(store) == before
+        with again.open("wb") as stream:
+            write(store, stream)
+    if kind == "jsonl":
+        assert again.read_bytes() == file.read_bytes()
+
+
+def test_texts_without_bodies_keep_their_language_and_their_own_fields(tmp_path: Path) -> None:
+    def selected(store: docstore.DocumentStore, lang: str) -> list[str]:
+        return [page.url for page in pages(store, Selection(lang=lang))]
+
+    file, texts = tmp_path / "in.jsonl", io.BytesIO()
+    record = {"url": URL, "text": "Ein Text.", "lang": "de", "topic": "ponies", "notes": "mine", "date": T0}
+    file.write_bytes(lines(record, {"url": f"{URL}2", "text": "x", "date": T0, "notes": {"": {}, "\ud800": {"a": 1}}}))
+    with docstore.open(tmp_path / "one", create=True, durability="none") as store:
+        assert ingest(store, [str(file)]).error_count == 0
+        assert selected(store, "de") == [URL]
+        export(store, WRITERS["jsonl"](texts, False))
+    first, second = map(json.loads, texts.getvalue().splitlines())
+    assert first["notes"]["fields"] == {"version": "", "topic": "ponies", "notes": "mine"}
+    assert second["notes"] == {"?": {"version": "", "a": 1}}
+    file.write_bytes(texts.getvalue())
+    again = io.BytesIO()
+    with docstore.open(tmp_path / "two", create=True, durability="none") as store:
+        assert ingest(store, [str(file)]).error_count == 0
+        assert selected(store, "de") == [URL]
+        export(store, WRITERS["jsonl"](again, False))
+    assert again.getvalue() == texts.getvalue()
 
 
 def test_other_fields_are_notes_of_the_page(tmp_path: Path) -> None:

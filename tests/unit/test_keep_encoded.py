@@ -107,7 +107,7 @@ def test_an_export_has_the_records_of_the_crawl_byte_for_byte(
     assert kept(members(file)) == kept(members(crawl))
     assert Checker(Namespace(inputs=[str(file)], verbose=False)).process_all() == 0
     with docstore.open(run.store) as store:
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_without_the_option_the_export_is_as_ever(run: Terminal, crawl: Path, tmp_path: Path) -> None:

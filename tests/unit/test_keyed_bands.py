@@ -59,7 +59,7 @@ def test_two_stores_have_different_keys_and_each_finds_its_pages(tmp_path: Path)
     for path in paths:
         assert finds(path)
         with docstore.open(path) as store:
-            keys.append(kernel_of(store.opened).analyse(html(), "text/html").band_keys.tolist())
+            keys.append(kernel_of(store.backend).analyse(html(), "text/html").band_keys.tolist())
     assert not set(keys[0]) & set(keys[1])
 
 
@@ -67,15 +67,15 @@ def test_a_secret_is_kept_by_backups_and_by_the_runs_made_anew(tmp_path: Path) -
     path = make(tmp_path / "store")
     with docstore.open(path) as store:
         store.backup(tmp_path / "backup")
-        secret = store.opened.band_secret
+        secret = store.backend.band_secret
         with store.committer.lock:
-            texts = open_texts(store.opened, store.table)
+            texts = open_texts(store.backend, store.table)
             assert isinstance(texts, RunIndex) and texts.rebuild() == 1
     assert finds(path)
     restore(tmp_path / "backup", tmp_path / "again")
     assert finds(tmp_path / "again")
     with docstore.open(tmp_path / "again") as store:
-        assert store.opened.band_secret == secret and len(secret) == 16
+        assert store.backend.band_secret == secret and len(secret) == 16
 
 
 def test_the_reading_process_makes_the_keys_of_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_the_reading_process_makes_the_keys_of_its_store(tmp_path: Path, monkeyp
 def test_a_store_without_its_secret_says_so(tmp_path: Path) -> None:
     path = make(tmp_path / "store")
     with docstore.open(path) as store:
-        store.opened.engine.mutate_rows([RowMutations("meta", BAND_SECRET_ROW, [DeleteRow()])], Durability.SYNC)
+        store.backend.engine.mutate_rows([RowMutations("meta", BAND_SECRET_ROW, [DeleteRow()])], Durability.SYNC)
     with pytest.raises(CorruptionError, match="secret"):
         docstore.open(path)
 
@@ -97,7 +97,7 @@ def test_a_store_without_its_secret_says_so(tmp_path: Path) -> None:
 def test_stores_without_a_secret_have_none(tmp_path: Path) -> None:
     path = make(tmp_path / "store", Schema())
     with docstore.open(path) as store:
-        assert store.opened.band_secret == b"" and not store.opened.engine.read_row("meta", BAND_SECRET_ROW)
+        assert store.backend.band_secret == b"" and not store.backend.engine.read_row("meta", BAND_SECRET_ROW)
     for schema in (Schema(), KEYED):
         assert decode_schema(encode_schema(schema)) == schema
     assert KEYED._replace(keyed_bands=False) == Schema()

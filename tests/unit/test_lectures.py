@@ -302,3 +302,8 @@ def test_text_is_shown_and_long_tables_are_cut(capsys: pytest.CaptureFixture[str
     assert main(["tool", "fingerprint", "--text", FISH, "--text", "", "--limit", "3"]) == 0
     out = capsys.readouterr().out
     assert "122 more bytes: --limit N shows more" in out and "--- texts 1 and 2" in out
+
+
+def test_a_fingerprint_of_nothing_has_no_empty_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tool", "fingerprint", "--text", ""]) == 0
+    assert capsys.readouterr().out.startswith("vector ")

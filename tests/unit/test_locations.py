@@ -4,6 +4,7 @@ import gzip
 import io
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from cli_case import Terminal, article, html, warc
 from remote import Files, environment, http_server, s3_server
 
 from docstore.archives import locations
-from docstore.archives.locations import found, listed, open_input, open_output
+from docstore.archives.locations import RemoteFile, found, listed, open_input, open_output
 from docstore.model.errors import InvalidArgument, StorageError
 
 LONG = random.Random(7).randbytes(3 << 20)
@@ -231,6 +232,35 @@ def test_a_list_that_names_nothing_is_an_error(tmp_path: Path, content: bytes) -
     (tmp_path / "list").write_bytes(content)
     with pytest.raises(InvalidArgument, match="list"):
         listed(str(tmp_path / "list"))
+
+
+def test_a_time_and_a_wrong_key_are_understood_in_the_words_of_each_library(
+    run: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gcsfs says `mtime`; the library below adlfs raises a subclass of its error of authentication."""
+    fsspec = pytest.importorskip("fsspec")
+    memory = pytest.importorskip("fsspec.implementations.memory")
+
+    class ClientAuthenticationError(Exception):
+        pass
+
+    class SigningError(ClientAuthenticationError):
+        pass
+
+    class Store(memory.MemoryFileSystem):  # type: ignore[misc]
+        def info(self, path: str, **_options: Any) -> dict[str, Any]:
+            raise SigningError("the key is no base64")
+
+        def _open(self, path: str, *_rest: Any, **_options: Any) -> Any:
+            stream = memory.MemoryFile(self, path, b"bytes")
+            stream.details = {"mtime": datetime(2024, 5, 1, tzinfo=UTC)}
+            return stream
+
+    monkeypatch.setattr(fsspec, "filesystem", {"gs": Store()}.get)
+    with RemoteFile("gs://bucket/file") as remote:
+        assert remote.modified == 1_714_521_600_000_000
+    answer = run("ingest", "gs://bucket/file", "--create")
+    assert answer.code == 2 and "the key is no base64: access is refused; check the name" in answer.err
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

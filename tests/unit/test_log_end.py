@@ -50,7 +50,7 @@ def crashed(path: Path, commits: list[list[int]], durability: str = "sync") -> t
                 (log,) = (folder / "s" / "engine").glob("*.log")
                 ends.append(log.stat().st_size)
             shutil.copytree(folder / "s", folder / "crashed")
-            if store.opened.manifest.group == len(commits):
+            if store.backend.manifest.group == len(commits):
                 break
     return folder / "crashed" / "engine" / log.name, ends
 
@@ -64,7 +64,7 @@ def zero(log: Path, begin: int, length: int = SECTOR) -> bytes:
 
 def pages_in(path: Path) -> set[int]:
     with docstore.open(path) as store:
-        assert not any(one.timestamp for one in store.opened.lost), "captures that are there in part"
+        assert not any(one.timestamp for one in store.backend.lost), "captures that are there in part"
         return {int(url.rpartition("/")[2]) for url in store.urls()}
 
 

@@ -293,7 +293,7 @@ def test_a_served_store_gives_the_same_answers(tmp_path: Path) -> None:
 
 @pytest.fixture
 def terminal(store: DocumentStore, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    path = store.opened.path
+    path = store.backend.path
     store.close()
     return Terminal(path, capsys)
 

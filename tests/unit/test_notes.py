@@ -88,7 +88,7 @@ def test_notes_of_hidden_or_deleted_captures_are_gone(tmp_path: Path) -> None:
         assert notes_of(store) == {} and store.cells.put_notes([Note(URL, T0, "long", b"again")]) == 0
         store.cells.put_notes([Note(URL, T0 + DAY, "long", secret.encode() + b"!")])
         store.compact()
-        engine = store.opened.engine
+        engine = store.backend.engine
         assert [cell.timestamp for cell in engine.read_row("pages", store.cells.row_key(URL), ReadSpec(("note",)))] == [
             T0 + DAY
         ]
@@ -98,7 +98,7 @@ def test_notes_of_hidden_or_deleted_captures_are_gone(tmp_path: Path) -> None:
         store.delete(URL, purge=True)
         store.compact()
         assert not any(b"unspeakable" in piece for piece in everything_on_disk(store))
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_a_page_that_a_sweep_rejects_loses_its_notes(store: DocumentStore) -> None:
@@ -107,7 +107,7 @@ def test_a_page_that_a_sweep_rejects_loses_its_notes(store: DocumentStore) -> No
         put(store, URL + name, text, at=ord(name))
         store.cells.put_notes([Note(URL + name, T0 + ord(name) * DAY, "lang", b"x" * 600)])
     assert sweep(store, SweepOptions(apply="reject", threads=1)).applied == {"exact": 1}
-    gone = [row.row_key for row in store.opened.engine.scan("pages", spec=ReadSpec(("note",)))]
+    gone = [row.row_key for row in store.backend.engine.scan("pages", spec=ReadSpec(("note",)))]
     assert gone == [store.cells.row_key(URL + "a")]
 
 
@@ -132,7 +132,7 @@ def test_notes_on_hbase_stay_until_their_capture_is_deleted(monkeypatch: pytest.
         assert notes_of(store, name="x") == {0: b"x" * 300} and len(notes_of(store, name="lang")) == 1
         put(store, URL, " ".join(words(2, 60)), at=1)
         store.compact()
-        cells = store.opened.engine.read_row("pages", store.cells.row_key(URL), ReadSpec(("note", CAPTURE_FAMILY)))
+        cells = store.backend.engine.read_row("pages", store.cells.row_key(URL), ReadSpec(("note", CAPTURE_FAMILY)))
         assert [cell.family for cell in cells] == [CAPTURE_FAMILY]
 
 
@@ -183,7 +183,7 @@ def test_annotate_runs_during_a_crawl(store: DocumentStore) -> None:
     assert (last.captures, last.failed, written + last.written) == (300, 0, 300)
     notes = [cell for row in store.cells.scan(spec=ReadSpec(("note",))) for cell in row.cells]
     assert len(notes) == 300 and {decode_note(cell.value)["words"] for cell in notes} == {60}
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_a_page_for_which_an_annotator_fails_is_tried_again(store: DocumentStore) -> None:

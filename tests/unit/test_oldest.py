@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from docstore.dedup.index import Oldest
-from docstore.model.pointers import PagePointer
+from docstore.model.capture import PagePointer
 
 SEED = 20261121
 

@@ -73,13 +73,13 @@ def test_a_body_that_expires_makes_orphans_though_its_page_is_shown(store: Docum
     put(store, ORIGINAL, BODY, 0)
     assert put(store, COPY, BODY, 1) == "rejected"
     aged = Table(
-        store.opened.engine,
+        store.backend.engine,
         "pages",
         declared_families(store.schema),
         lambda: T0 + 10 * DAY,
-        store.opened.values.same_value,
+        store.backend.values.same_value,
         captures=GCPolicy(),
         bodies=GCPolicy(max_age_seconds=5 * 86_400),
     )
-    (orphan,) = (one for one in orphans(aged, store.opened.values) if one is not None)
+    (orphan,) = (one for one in orphans(aged, store.backend.values) if one is not None)
     assert (orphan.url, orphan.loss) == (COPY, Loss.GONE)

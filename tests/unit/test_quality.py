@@ -116,6 +116,30 @@ def test_presets_keep_texts_in_scripts_without_blanks(text: str, declared: str) 
         assert not all(any(one.holds(junk) for one in NoteCondition.alternatives(some)) for some in PRESETS[name])
 
 
+LAO = "ມື້ນີ້ພວກເຮົາໄປຍ່າງຫຼິ້ນຢູ່ສວນສາທາລະນະ ແລະເຫັນຄົນຈຳນວນຫຼາຍກຳລັງຕຶກປາຢູ່ແຄມໜອງ"
+AMHARIC = "ዛሬ ወደ መናፈሻ ሄድን እና ብዙ ሰዎች ዓሣ ሲያጠምዱ አየን።"
+ARMENIAN = "Այսօր մենք գնացինք այգի և տեսանք շատ մարդկանց։"
+
+
+@pytest.mark.parametrize("text", [THAI, LAO], ids=["th", "lo"])
+def test_c4_judges_scripts_without_punctuation_by_the_long_lines_of_mc4(text: str) -> None:
+    line = " ".join(text.split("\n") * 3)
+    for lines, keeps in ((3, True), (2, False)):
+        note = figures("\n".join([line] * lines + [line[:150]] * 3))
+        assert note["long_lines"] == lines and note["c4_sentences"] == 0
+        held = [any(one.holds(note) for one in NoteCondition.alternatives(some)) for some in PRESETS["c4"]]
+        assert all(held) is keeps
+    note = figures("\n".join(["no sentence ends here, but it goes on and on, " * 6] * 4))
+    assert note["long_lines"] == 4  # which is no reason for another script
+    assert not all(any(one.holds(note) for one in NoteCondition.alternatives(some)) for some in PRESETS["c4"])
+
+
+@pytest.mark.parametrize("sentence", [AMHARIC, ARMENIAN], ids=["am", "hy"])
+def test_sentences_of_other_scripts_end_with_their_own_signs(sentence: str) -> None:
+    note = figures("\n".join([sentence] * 5))
+    assert (note["c4_sentences"], note["punctuated_lines"]) == (5, 1.0)
+
+
 def test_a_language_without_a_list_is_not_asked_for_stop_words() -> None:
     found = figures("Ɛnnɛ yɛbɛkɔ turom na yɛakɔhwɛ nnipa pii", "ak")
     assert found["has_stop_words"] is False

@@ -19,7 +19,7 @@ from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.backup import restore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
@@ -69,7 +69,7 @@ def test_a_store_is_read_and_nothing_in_it_changes(tmp_path: Path, scratch: Path
     with docstore.open(path, read_only=True) as store, docstore.open(path, read_only=True) as beside:
         read_all(store)
         read_all(beside)
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         assert store.stats()["totals"]["captures"] == 40
         assert store.compact(dry_run=True).rows == 40
         with store.dry_run() as dry:
@@ -122,7 +122,7 @@ def test_a_store_of_a_dead_writer_is_recovered_in_the_copy_alone(tmp_path: Path,
     with docstore.open(tmp_path / "dead", read_only=True) as store:
         read_all(store)
         assert store.lost == ()
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         assert store.get("https://h1.example/40") is None
     assert state(tmp_path / "dead") == before
 
@@ -162,11 +162,11 @@ def test_a_folder_that_cannot_be_written_is_read_by_itself(tmp_path: Path, scrat
     path = made(tmp_path / "s", 3)
     (path / "LOCK").unlink()  # a store may have been copied without it
     before = state(path)
-    opened = Layout(path, WithoutPermission()).open(create=False, schema=None, read_only=None)
+    opened = StoreDirectory(path, WithoutPermission()).open(create=False, schema=None, read_only=None)
     assert opened.scratch is not None
     opened.close()
     assert state(path) == before
-    opened = Layout(path).open(create=False, schema=None, read_only=None)
+    opened = StoreDirectory(path).open(create=False, schema=None, read_only=None)
     assert opened.scratch is None
     opened.close()
 

@@ -722,6 +722,29 @@ def test_stray_characters_of_xml_are_text_and_harm_no_other_entry() -> None:
         assert [entry.url for entry in site_map.entries] == [url for url, _ in expected]
 
 
+@pytest.mark.parametrize("wrong", ["A<B & C>D", "one<br>two", "<b>one<i></b>two</i>", "a</p>b", "</item><item>", "<z>"])
+def test_a_missing_or_wrong_tag_of_xml_harms_no_other_entry(wrong: str) -> None:
+    rest = "<link>https://a.example/{0}</link><description>text {0}</description></item>"
+    items = "".join(
+        f"<item><title>{title}</title>{rest.format(n)}" for n, title in enumerate(["first", f"{wrong} second", "third"])
+    )
+    feed = read(f"<rss><channel><title>T</title>{items}</channel></rss>".encode(), "text/xml")
+    assert feed is not None
+    entries = {entry.url: entry.title for entry in feed.entries}
+    assert [entries[f"https://a.example/{n}"] for n in (0, 2)] == ["first", "third"]
+    assert f"https://a.example/{1}" in entries
+    locations = [f"<url><loc>https://a.example/{n}{wrong if n == 1 else ''}</loc></url>" for n in range(3)]
+    site_map = read(f"<urlset>{''.join(locations)}</urlset>".encode(), "text/xml")
+    assert site_map is not None
+    assert {"https://a.example/0", "https://a.example/2"} < {entry.url for entry in site_map.entries}
+
+
+def test_an_entry_without_an_end_tag_ends_where_the_next_begins() -> None:
+    site_map = read(b"<urlset><url><loc>/a</loc></ur><url><loc>/b</loc><url><loc>/c</loc></url></urlset>", "text/xml")
+    assert site_map is not None
+    assert [entry.url for entry in site_map.entries] == ["/a", "/b", "/c"]
+
+
 def test_unclosed_parts_of_xml_are_mended_in_linear_time() -> None:
     for part in ("<![CDATA[ & ", "<!-- & ", "<? & ", "& < "):
         text = read(b"<rss><channel><title>T</title><item><title>a" + part.encode() * 50_000, "text/xml")

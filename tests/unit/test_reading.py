@@ -105,7 +105,7 @@ def test_store_and_report_do_not_depend_on_the_reader(tmp_path: Path, archives: 
         with docstore.open(tmp_path / f"{reader}{threads}", create=True) as store:
             report = ingest(store, archives, options)
             cells = list(store.cells.scan())
-            assert list(check(store.opened)) == []
+            assert list(check(store.backend)) == []
             again = ingest(store, archives, replace(options, reader=not reader))
             assert (again.stored, again.stored_bytes) == (0, 0)
         outcomes.append((plain(report), cells))
@@ -241,7 +241,7 @@ def test_killed_reader_is_an_error_with_file_and_offset_and_the_same_run_resumes
         with pytest.raises(StorageError, match=r"SIGKILL.*many\.warc\.gz at offset \d+.*--no-reader"):
             ingest(store, [path], IngestOptions(reader=True), kill)
         counted = seen[-1]
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         again = ingest(store, [path])
         assert again.pages == 1500
         assert counted <= again.known < 1500

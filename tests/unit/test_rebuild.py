@@ -58,7 +58,7 @@ def refused_and_rebuilt(terminal: Terminal) -> dict[str, bytes | None]:
         assert store.schema.near_threshold == 0.9
         found = {url: document.newest.body for url in URLS if (document := store.get(url)) is not None}
         assert found.items() <= dict(zip(URLS, BODIES, strict=True)).items()
-        assert not [finding for finding in check(store.opened) if finding.url], "what is there is whole"
+        assert not [finding for finding in check(store.backend) if finding.url], "what is there is whole"
         store.put_page("https://a.example/later", page(words(99, 60)))
         for url, body in zip(URLS, BODIES, strict=True):
             verdict = store.put_page(url + "/again", body).verdict
@@ -94,7 +94,7 @@ def test_a_damaged_block_with_the_schema_loses_no_page_of_other_blocks(killed: T
 
 def test_a_row_of_a_segment_that_compaction_removed_does_not_come_back(killed: Terminal) -> None:
     with docstore.open(killed.store) as store:
-        store.opened.manifest.write_segment(SegmentRow(99, SEGMENT_LIVE, 5000, 5000), Durability.SYNC)
+        store.backend.manifest.write_segment(SegmentRow(99, SEGMENT_LIVE, 5000, 5000), Durability.SYNC)
     flip(the(killed.store, "MANIFEST-*"), 9)
     assert len(refused_and_rebuilt(killed)) == 40
 
@@ -106,7 +106,7 @@ def test_a_damaged_or_missing_format_file_is_written_again(killed: Terminal) -> 
     assert (killed.store / "FORMAT").read_bytes() == before
     flip(killed.store / "FORMAT", len(before) // 2)
     with docstore.open(killed.store) as store:
-        assert [finding.where for finding in check(store.opened)] == ["FORMAT"]
+        assert [finding.where for finding in check(store.backend)] == ["FORMAT"]
     (killed.store / "FORMAT").unlink()
     refused_and_rebuilt(killed)
 

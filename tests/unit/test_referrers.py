@@ -13,7 +13,7 @@ from docstore.model.errors import CommitUnknown, DocstoreError, StorageError
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)
@@ -37,7 +37,7 @@ def test_a_referrer_is_seen_once_the_row_of_its_original_is_deleted(store: Docum
     put_pair(store)
     store.cells.apply_many([(ORIGINAL, [DeleteRow()])])
     assert named_for_the_next(store) == REFERRER
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 @pytest.mark.parametrize("verdict", [VerdictKind.NEAR, VerdictKind.SAME_TEXT, VerdictKind.CONTAINED])
@@ -65,7 +65,7 @@ def test_the_bytes_and_the_text_of_a_referrer_are_found_elsewhere(store: Documen
     store.compact()
     document = store.get(NEXT)
     assert document is not None and document.body == like
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
     with_bytes = store.put_page("https://e.example/", like, headers=HTML).verdict
     assert (with_bytes.kind, with_bytes.of_url) == (VerdictKind.EXACT, NEXT)
 
@@ -73,24 +73,24 @@ def test_the_bytes_and_the_text_of_a_referrer_are_found_elsewhere(store: Documen
 def test_a_referrer_is_seen_once_compaction_finds_that_its_original_has_expired(tmp_path: Path) -> None:
     now = [T0]
     schema = Schema(captures=GCPolicy(max_age_seconds=1000))
-    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         put_pair(store, at=T0 + 900 * 10**6)
         now[0] = T0 + 1500 * 10**6
         store.compact()
         assert named_for_the_next(store) == REFERRER
-        posted = sum(1 for _ in store.opened.engine.scan("postings"))
+        posted = sum(1 for _ in store.backend.engine.scan("postings"))
         store.compact()
-        assert sum(1 for _ in store.opened.engine.scan("postings")) == posted
+        assert sum(1 for _ in store.backend.engine.scan("postings")) == posted
 
 
 def test_a_page_that_a_policy_hides_is_deleted_all_the_same(tmp_path: Path) -> None:
-    opened = Layout(tmp_path / "s").open(create=True, schema=Schema(captures=GCPolicy(max_age_seconds=1)))
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=Schema(captures=GCPolicy(max_age_seconds=1)))
     with DocumentStore(opened, Durability.NONE) as store:
         store.put_page(ORIGINAL, BODIES[0], headers=HTML, fetched_at=T0)
         assert store.get(ORIGINAL) is None
         assert store.delete(ORIGINAL, purge=True)
-        assert list(store.opened.engine.scan("pages")) == []
+        assert list(store.backend.engine.scan("pages")) == []
         assert not store.delete(ORIGINAL)
 
 
@@ -107,13 +107,13 @@ def test_a_delete_that_is_applied_says_so_though_its_clearing_fails(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(store.opened.engine, "compact_deleted", fails)
+        patch.setattr(store.backend.engine, "compact_deleted", fails)
         assert store.delete(ORIGINAL)
         store.cells.apply(REFERRER, [DeleteRow()])
     assert (store.get(ORIGINAL), store.get(REFERRER)) == (None, None)
     assert not store.delete(ORIGINAL)
     assert store.compact().rows == 0
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_a_delete_whose_commit_fails_is_not_applied(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:

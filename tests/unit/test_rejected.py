@@ -61,12 +61,12 @@ def test_scans_say_none_for_a_row_without_a_find(store: docstore.DocumentStore) 
     put(store, A, body, 0)
     put(store, B, body, 1)
     put(store, C, page(words(2, 80)), 2)
-    rejected = scans.rejected(store.table, store.opened.values)
+    rejected = scans.rejected(store.table, store.backend.values)
     assert [None if one is None else one[0] for one in rejected] == [None, B, None]
     assert [one[0] for one in store.rejected()] == [B]
-    assert list(scans.orphans(store.table, store.opened.values)) == [None, None, None]
+    assert list(scans.orphans(store.table, store.backend.values)) == [None, None, None]
     store.delete(A)
-    found = [None if one is None else one.url for one in scans.orphans(store.table, store.opened.values)]
+    found = [None if one is None else one.url for one in scans.orphans(store.table, store.backend.values)]
     assert found == [B, None] and [one.url for one in store.orphans()] == [B]
 
 

@@ -128,7 +128,7 @@ def test_what_judging_reads_of_a_page_is_read_for_its_group(monkeypatch: pytest.
     ]
     with open_store() as store:
         store.put_page("https://first.example/", page(words(999, 60)))
-        client: Any = store.opened.client  # type: ignore[attr-defined]
+        client: Any = store.backend.client  # type: ignore[attr-defined]
         reads: list[int] = []
         get_many = client.get_many
         monkeypatch.setattr(client, "get_many", lambda table, gets: reads.append(len(gets)) or get_many(table, gets))

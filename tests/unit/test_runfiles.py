@@ -1,4 +1,4 @@
-"""Runs as files: levels over them survive closing, failures stop the order, a full disk is an error and no crash."""
+"""Runs as files: failures stop the order, a full disk is an error and no crash."""
 
 from __future__ import annotations
 
@@ -8,55 +8,11 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from made_runs import Levels
 
 from docstore.dedup.runs import RunFiles, Span
 from docstore.model.errors import CorruptionError, StorageError, StoreUnavailable
 from docstore.storage.files import Files
-
-
-def fill(levels: Levels, first: int, end: int) -> None:
-    for group in range(first, end):
-        for text in range(group * 5, group * 5 + 5):
-            levels.batch.post(text, np.array([text % 7, 1000 + text], np.uint64))
-        levels.end_group(group)
-
-
-def texts_of(levels: Levels, key: int) -> list[int]:
-    return [int(text) for text in levels.find(np.array([key], np.uint64))[1]]
-
-
-def test_levels_over_files_give_the_same_after_closing_and_opening(tmp_path: Path) -> None:
-    storage = RunFiles(tmp_path / "runs")
-    levels = Levels(storage, flush_texts=10, fan_in=2)
-    fill(levels, 0, 60)
-    levels.flush()
-    expected = [texts_of(levels, key) for key in range(7)]
-    assert sum(map(len, expected)) == 300  # 43 of each
-    storage.finish_merges()
-    storage.close()
-    storage.close()
-    (tmp_path / "runs" / "stray.txt").write_text("not a run")
-    again = Levels(RunFiles(tmp_path / "runs"), flush_texts=10, fan_in=2)
-    assert again.runs.end == 60
-    assert [texts_of(again, key) for key in range(7)] == expected
-    fill(again, 60, 80)
-    assert texts_of(again, 1399) == [399]
-
-
-def test_merged_sources_go_from_the_folder_and_names_are_plain(tmp_path: Path) -> None:
-    storage = RunFiles(tmp_path / "runs")
-    levels = Levels(storage, flush_texts=10, fan_in=2)
-    fill(levels, 0, 200)
-    levels.finish_merges()
-    storage.finish_merges()
-    names = storage.names()
-    assert len(names) == len(levels.runs.runs) < 9
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
-        f"{name.first:016x}-{name.end:016x}.run" for name in sorted(names)
-    ]
 
 
 def test_a_run_that_was_not_synced_is_no_run(tmp_path: Path) -> None:

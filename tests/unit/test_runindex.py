@@ -101,6 +101,15 @@ def test_without_an_orderly_close_too(store: Store) -> None:
     assert store.asked_for_texts == 0
 
 
+def test_a_merged_run_takes_the_place_of_its_sources_in_the_folder(store: Store) -> None:
+    buckets = store.open()
+    for _ in range(20):
+        store.write(buckets, 10)
+        assert buckets.damaged() == []  # waits for its thread
+    assert store.all_found(buckets)
+    assert len(list(store.folder.glob("*.run"))) < 200 * 7 // FLUSH // 2
+
+
 def test_the_log_stays_short_and_keeps_its_newest_row(store: Store) -> None:
     buckets = store.open()
     for _ in range(20):

@@ -7,10 +7,11 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from made_runs import LIST_LIMIT, Run, index_of, merged_run, pruned_run, run_bytes
+from made_runs import LIST_LIMIT, Run, index_of, joined, merged_run, pruned_run, run_bytes
 
+from docstore.compiled import docstore_native
 from docstore.model import format as disk
-from docstore.model.errors import CorruptionError, UnsupportedFormat
+from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.model.format import RUN_FOOTER_BYTES, RUN_KEY_BITS, RUN_TEXT_GONE
 from tests.reference.postings import RunView, bound_buckets, entry_bits, mix, pack, shape_of, tag_bits
 
@@ -154,6 +155,46 @@ def test_a_run_of_texts_without_keys_is_a_run() -> None:
     assert (run.postings, run.text_numbers().tolist()) == (0, texts.tolist())
     merged = merged_run([run, run], 64)
     assert merged.text_numbers().tolist() == texts.tolist() * 2
+
+
+def test_sources_that_a_merged_run_covers_are_not_opened() -> None:
+    """A crash may leave them beside it."""
+    pieces = [build(*load(seed, 500, 20, 100)) for seed in (1, 2, 3)]
+    index = docstore_native.Runs(LIST_LIMIT)
+    assert index.open(0, 2, merged_run(pieces[:2], LIST_LIMIT).buffer)
+    assert [index.open(number, number + 1, pieces[number].buffer) for number in range(3)] == [False, False, True]
+
+
+def test_groups_out_of_order_and_runs_that_nobody_makes_are_refused() -> None:
+    index = docstore_native.Runs(LIST_LIMIT)
+    nothing = docstore_native.Postings().log(0, 1024)
+    index.add(1, nothing)  # the commit of group 0 failed
+    assert index.next == 2
+    for group in (0, 1):
+        with pytest.raises(InvalidArgument, match="does not follow"):
+            index.add(group, nothing)
+    with pytest.raises(InvalidArgument, match="is being made"):
+        index.adopt(5, 9, bytes_of(*load(1, 500, 20, 100)))
+    with pytest.raises(InvalidArgument, match="fan_in"):
+        docstore_native.Runs(LIST_LIMIT, 16, 1 << 17, 1)
+
+
+def test_a_memtable_of_few_texts_with_very_many_keys_is_full() -> None:
+    index = docstore_native.Runs(LIST_LIMIT, 1000, 5000)
+    for group, is_full in enumerate((False, True)):
+        posted = docstore_native.Postings()
+        posted.post(group, np.arange(3000, dtype=np.uint64) + np.uint64(3000 * group))
+        index.add(group, posted.log(0, 1024))
+        assert index.is_full == is_full
+
+
+def test_keys_of_one_text_that_agree_after_mixing_are_one_posting() -> None:
+    index = docstore_native.Runs(LIST_LIMIT)
+    posted = docstore_native.Postings()
+    posted.post(5, np.repeat(np.uint64(7), 3))
+    index.add(0, posted.log(0, 1024))
+    parts = index.flush()
+    assert parts is not None and Run(joined(parts)).postings == 1
 
 
 def test_the_bound_keeps_the_first_texts_of_each_key() -> None:

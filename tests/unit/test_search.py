@@ -296,7 +296,7 @@ def test_synonyms_find_each_other(store: DocumentStore, tmp_path: Path, text: st
     assert "[overflow]" in hit.snippet.text("[", "]")
     assert found(store, "programming mistake", synonyms=path) == stack
     assert found(store, "mistake", synonyms=path) == []
-    (store.opened.path / "search.toml").write_text(f'synonyms = "{path}"\n')
+    (store.backend.path / "search.toml").write_text(f'synonyms = "{path}"\n')
     assert found(store, "overrun") == stack
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,6 +12,7 @@ from cli_case import Terminal, article, html
 
 import docstore
 from docstore.archives.export import ExportReport, JsonLinesExport, WarcExport, export
+from docstore.archives.locations import open_output
 from docstore.archives.selection import Selection
 from docstore.archives.shards import Shards
 
@@ -213,6 +215,29 @@ def test_two_shards_with_the_same_page_give_it_once(run: Terminal, tmp_path: Pat
         run("export", "--output", str(tmp_path / f"{name}.warc.gz"), *words)
     report = run.on(tmp_path / "other")("ingest", str(tmp_path / "*.warc.gz"), "--create", "--json").object()
     assert (report["pages"], report["known"], report["files"]) == (2 * COUNT, COUNT, 5)
+
+
+def test_a_long_manifest_is_not_written_after_each_shard_but_has_all_at_an_interruption(
+    run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+
+    def counted(name: str, *rest: Any) -> Any:
+        names.append(name)
+        return open_output(name, *rest)
+
+    def write(stream: BinaryIO, part: Selection, *, takes: Callable[[bytes], bool], **_how: Any) -> ExportReport:
+        first, report = int(part.after or b"-1") + 1, ExportReport(captures=1)
+        if first == 230:
+            raise KeyboardInterrupt
+        assert takes(b"%d" % first) and not takes(b"%d" % (first + 1))
+        return report
+
+    monkeypatch.setattr("docstore.archives.shards.open_output", counted)
+    with docstore.open(run.store) as store, pytest.raises(KeyboardInterrupt):
+        Shards(str(tmp_path / "pages.jsonl"), {}, 0, None).write(store, Selection(), write)
+    assert len(lines(tmp_path / "pages.manifest.jsonl")) == 231
+    assert sum(name.endswith(".manifest.jsonl") for name in names) == 1 + 200 + 15 + 1
 
 
 def test_a_manifest_says_whether_the_export_was_complete(run: Terminal, tmp_path: Path) -> None:

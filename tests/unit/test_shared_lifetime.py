@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import job, relocation
 from docstore.tablets.compaction.segments import Usage
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.record import SegmentNames
 from docstore.writing import maintenance
 
@@ -37,21 +38,27 @@ def shared_pair(store: DocumentStore) -> tuple[bytes, bytes]:
     second = page(changed(words(5, 600), 1, 10))
     store.put_page("https://a.example/", first, headers=HTML, fetched_at=T0)
     store.put_page("https://b.example/", second, headers=HTML, fetched_at=T0)
-    assert store.opened.base_rows.cell_value(value_name(first)) is not None
+    assert store.backend.base_rows.cell_value(value_name(first)) is not None
     return first, second
+
+
+def assert_reads(store: DocumentStore, bodies: Mapping[str, bytes]) -> None:
+    """Each page has its body and the text of that, and `check` finds nothing."""
+    for url, body in bodies.items():
+        document = store.get(url)
+        assert document is not None and document.body == body
+        assert document.text == "\n".join(re.findall("<p>(.*?)</p>", body.decode()))
+    assert list(check(store.backend)) == []
 
 
 def test_base_outlives_its_page_until_compaction_and_not_longer(store: DocumentStore) -> None:
     first, second = shared_pair(store)
     store.delete("https://a.example/")
-    document = store.get("https://b.example/")
-    assert document is not None and document.body == second
+    assert_reads(store, {"https://b.example/": second})
     report = store.compact()
     assert report.freed_bodies == 2, "the body and its text"
-    assert store.opened.base_rows.cell_value(value_name(first)) is None
-    document = store.get("https://b.example/")
-    assert document is not None and document.body == second
-    assert list(check(store.opened)) == []
+    assert store.backend.base_rows.cell_value(value_name(first)) is None
+    assert_reads(store, {"https://b.example/": second})
 
 
 def test_an_expired_canonical_is_freed_only_after_its_last_delta(
@@ -59,7 +66,7 @@ def test_an_expired_canonical_is_freed_only_after_its_last_delta(
 ) -> None:
     now = [T0]
     schema = Schema(captures=GCPolicy(max_age_seconds=1000))
-    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         first, _ = shared_pair(store)
         second = store.put_page(
@@ -76,14 +83,11 @@ def test_an_expired_canonical_is_freed_only_after_its_last_delta(
         assert store.get("https://a.example/") is None
         report = store.compact()
         assert report.expired_cells == 2
-        for url, body in (("https://c.example/", first), ("https://d.example/", third)):
-            document = store.get(url)
-            assert document is not None and document.body == body
-        assert list(check(store.opened)) == []
+        assert_reads(store, {"https://c.example/": first, "https://d.example/": third})
         now[0] = T0 + 2500 * 10**6
         store.compact()
-        assert list(store.opened.engine.scan("bodies")) == []
-        records = [found for row in store.opened.manifest.segments() for found in records_of(store, row.number)]
+        assert list(store.backend.engine.scan("bodies")) == []
+        records = [found for row in store.backend.manifest.segments() for found in records_of(store, row.number)]
         assert records == []
 
 
@@ -91,14 +95,14 @@ def related(store: DocumentStore, url: str) -> bytes:
     """The base of a page's body; b"" for none."""
     ref = parse_cell_value(stored_value(store, url, BODY)).ref
     assert ref is not None
-    record = store.opened.bodies.read(ref)
+    record = store.backend.bodies.read(ref)
     return record.related if record.codec == CODEC_ZSTD_DELTA else b""
 
 
 def test_no_delta_is_made_against_a_base_that_is_being_freed(store: DocumentStore) -> None:
     first, _ = shared_pair(store)
     with store.committer.lock:
-        store.opened.base_rows.retired.add(value_name(first))
+        store.backend.base_rows.retired.add(value_name(first))
     third = page(changed(words(5, 600), 2, 12))
     store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
     same = store.put_page("https://d.example/", first, headers=HTML, policies={VerdictKind.EXACT: Policy.REFERENCE})
@@ -106,24 +110,18 @@ def test_no_delta_is_made_against_a_base_that_is_being_freed(store: DocumentStor
     assert related(store, "https://c.example/") != value_name(first)
     assert stored_value(store, "https://d.example/", BODY) != stored_value(store, "https://a.example/", BODY)
     store.compact()
-    assert not store.opened.base_rows.retired
-    for url, body in (("https://a.example/", first), ("https://c.example/", third), ("https://d.example/", first)):
-        document = store.get(url)
-        assert document is not None and document.body == body
-    assert list(check(store.opened)) == []
+    assert not store.backend.base_rows.retired
+    assert_reads(store, {"https://a.example/": first, "https://c.example/": third, "https://d.example/": first})
 
 
 def test_a_base_retired_between_choice_and_commit_is_not_used(store: DocumentStore) -> None:
     first, second = shared_pair(store)
     third = page(changed(words(5, 600), 3, 14))
     store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
-    before_refs_change(store, lambda: store.opened.base_rows.retired.add(value_name(first)))
+    before_refs_change(store, lambda: store.backend.base_rows.retired.add(value_name(first)))
     store.compact()
     for _ in range(2):
-        for url, body in (("https://a.example/", first), ("https://b.example/", second), ("https://c.example/", third)):
-            document = store.get(url)
-            assert document is not None and document.body == body
-        assert list(check(store.opened)) == []
+        assert_reads(store, {"https://a.example/": first, "https://b.example/": second, "https://c.example/": third})
         store.compact()
 
 
@@ -139,29 +137,28 @@ def test_two_bodies_never_become_each_others_base(store: DocumentStore) -> None:
     def use() -> None:
         """The first is encoded as a delta of the second by now; a delta against the first is written."""
         row = base_row(names[0], stored_value(store, "https://b.example/", BODY))
-        store.opened.engine.mutate_rows([row], Durability.NONE)
+        store.backend.engine.mutate_rows([row], Durability.NONE)
 
     before_refs_change(store, use)
     report = store.compact()
     assert report.kept_segments == 0
-    assert store.opened.base_rows.cell_value(names[1]) is None or store.opened.base_rows.cell_value(names[0]) is None
+    assert store.backend.base_rows.cell_value(names[1]) is None or store.backend.base_rows.cell_value(names[0]) is None
     for url, body in (("https://a.example/", second), ("https://b.example/", first)):
         document = store.get(url, families=("page",))
         assert document is not None and document.body == body
     for name in names:
-        cell_value = store.opened.base_rows.cell_value(name)
+        cell_value = store.backend.base_rows.cell_value(name)
         if cell_value is not None:
             ref = parse_cell_value(cell_value).ref
-            assert ref is not None and store.opened.bodies.read(ref).codec != 3
+            assert ref is not None and store.backend.bodies.read(ref).codec != 3
 
 
 def test_base_without_deltas_loses_its_row(store: DocumentStore) -> None:
     first, _ = shared_pair(store)
     store.delete("https://b.example/")
     assert store.compact().freed_bodies == 2
-    assert list(store.opened.base_rows.scan()) == []
-    document = store.get("https://a.example/")
-    assert document is not None and document.body == first
+    assert list(store.backend.base_rows.scan()) == []
+    assert_reads(store, {"https://a.example/": first})
 
 
 def test_base_of_a_delta_that_is_written_during_the_sweep_is_kept(
@@ -179,13 +176,11 @@ def test_base_of_a_delta_that_is_written_during_the_sweep_is_kept(
     monkeypatch.setattr(Usage, "add_rows", add_rows)
     assert store.compact().freed_bodies == 0
     assert related(store, "https://c.example/") == value_name(first)
-    document = store.get("https://c.example/")
-    assert document is not None and document.body == third
-    assert list(check(store.opened)) == []
+    assert_reads(store, {"https://c.example/": third})
 
 
 def test_bases_of_unnamed_records_are_read_again_after_a_kill(tmp_path: Path) -> None:
-    opened = Layout(tmp_path / "s").open(create=True, schema=Schema())
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=Schema())
     with DocumentStore(opened, Durability.FLUSH) as store:
         first, second = shared_pair(store)
         store.compact()
@@ -195,11 +190,8 @@ def test_bases_of_unnamed_records_are_read_again_after_a_kill(tmp_path: Path) ->
     with docstore.open(tmp_path / "killed") as store:
         store.put_page("https://d.example/", page(changed(words(5, 600), 3, 9)), headers=HTML, fetched_at=T0)
         store.compact(tablets=[])
-        assert store.opened.base_rows.cell_value(value_name(first)) is not None
-        for url, body in (("https://b.example/", second), ("https://c.example/", third)):
-            document = store.get(url)
-            assert document is not None and document.body == body
-        assert list(check(store.opened)) == []
+        assert store.backend.base_rows.cell_value(value_name(first)) is not None
+        assert_reads(store, {"https://b.example/": second, "https://c.example/": third})
 
 
 def test_pages_stored_by_reference_share_one_record_after_compaction(store: DocumentStore) -> None:
@@ -217,10 +209,7 @@ def test_pages_stored_by_reference_share_one_record_after_compaction(store: Docu
     assert len(cell_values) == 1
     store.delete("https://c.example/")
     store.compact()
-    for host in "ab":
-        document = store.get(f"https://{host}.example/")
-        assert document is not None and document.body == body
-    assert list(check(store.opened)) == []
+    assert_reads(store, {"https://a.example/": body, "https://b.example/": body})
 
 
 class CountingLock:
@@ -231,7 +220,7 @@ class CountingLock:
         self._depth = 0
         self.reads: list[int] = []
         self.mutations: list[int] = []
-        engine = store.opened.engine
+        engine = store.backend.engine
         real_mutate = engine.mutate_rows
 
         def counted(real: Callable[..., object]) -> Callable[..., object]:
@@ -279,17 +268,14 @@ def test_a_base_with_very_many_deltas_is_moved_in_slices(store: DocumentStore, m
     lock.reads.clear()
     lock.mutations.clear()
     store.compact()
-    assert store.opened.base_rows.cell_value(value_name(base)) is not None
+    assert store.backend.base_rows.cell_value(value_name(base)) is not None
     store.delete("https://a.example/")
     for one in sharing[50:]:
         store.delete(one.url)
     store.compact()  # no page has the base any more, so its deltas are encoded again
-    assert store.opened.base_rows.cell_value(value_name(base)) is None
+    assert store.backend.base_rows.cell_value(value_name(base)) is None
     assert max(lock.reads) <= 64 and max(lock.mutations) <= 64
-    for one in deltas[50:]:
-        document = store.get(one.url)
-        assert document is not None and document.body == one.body
-    assert list(check(store.opened)) == []
+    assert_reads(store, {one.url: one.body for one in deltas[50:]})
 
 
 def test_a_row_of_very_many_versions_is_moved_in_slices(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +295,7 @@ def test_a_retired_base_that_is_used_again_is_readable(store: DocumentStore) -> 
     change_capture(store, "https://a.example/", {BODY: None})  # its postings still lead to it
 
     def hold() -> None:
-        cell_value = store.opened.base_rows.cell_value(value_name(first))
+        cell_value = store.backend.base_rows.cell_value(value_name(first))
         assert cell_value is not None
         row_key = store.cells.row_key("https://a.example/")
         old = next(store.table.records(row_key))
@@ -320,19 +306,17 @@ def test_a_retired_base_that_is_used_again_is_readable(store: DocumentStore) -> 
     before_refs_change(store, hold)
     store.compact()
     for _ in range(2):
-        for url, body in (("https://a.example/", first), ("https://b.example/", second)):
-            document = store.get(url)
-            assert document is not None and document.body == body
+        assert_reads(store, {"https://a.example/": first, "https://b.example/": second})
         store.compact()
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_check_lists_a_segment_that_names_too_few_bases(store: DocumentStore) -> None:
     shared_pair(store)
     store.compact()
-    assert list(check(store.opened)) == []
-    manifest = store.opened.manifest
+    assert list(check(store.backend)) == []
+    manifest = store.backend.manifest
     (row,) = (row for row in manifest.segments() if manifest.names(row.number))
     manifest.write_segment(row, Durability.NONE, SegmentNames())
-    (problem,) = check(store.opened)
+    (problem,) = check(store.backend)
     assert problem.where == f"segment {row.number}"

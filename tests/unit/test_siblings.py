@@ -6,10 +6,9 @@ import pytest
 from pages import page, words
 from stores import stored
 
-from docstore.model.capture import BODY
+from docstore.model.capture import BODY, PagePointer
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.keys import row_key
-from docstore.model.pointers import PagePointer
 from docstore.storage.cache import MB, SHARES, Memory
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
@@ -80,7 +79,7 @@ def test_page_with_another_text_is_a_delta_against_its_sibling(store: DocumentSt
         assert result.verdict.kind == "new"
     (value,) = (value for column, _, value in stored(store, "https://a.example/1.3/x.html") if column == BODY)
     ref = parse_cell_value(value).ref
-    assert ref is not None and store.opened.bodies.read(ref).codec == CODEC_ZSTD_DELTA
+    assert ref is not None and store.backend.bodies.read(ref).codec == CODEC_ZSTD_DELTA
     store.delete("https://a.example/1.3/x.html")
     store.delete("https://a.example/1.2/x.html")
     store.put_page("https://a.example/1.4/x.html", body, headers=HTML, fetched_at=T0)

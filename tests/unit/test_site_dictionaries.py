@@ -33,7 +33,7 @@ from docstore.tablets.dictionaries import (
     STAGES,
     Sample,
 )
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.record import Record
 
 HTML = (("content-type", "application/octet-stream"),)
@@ -55,7 +55,7 @@ def record_of(store: DocumentStore, url: str) -> Record:
     (cell_value,) = (value for column, _, value in stored(store, url) if column == BODY)
     ref = parse_cell_value(cell_value).ref
     assert ref is not None
-    return store.opened.bodies.read(ref)
+    return store.backend.bodies.read(ref)
 
 
 def test_site_gets_a_dictionary_of_its_first_pages(store: DocumentStore) -> None:
@@ -64,7 +64,7 @@ def test_site_gets_a_dictionary_of_its_first_pages(store: DocumentStore) -> None
     (first, *_), last = given, given[-1]
     assert record_of(store, first.url).codec != CODEC_ZSTD_DICTIONARY
     assert record_of(store, last.url).codec == CODEC_ZSTD_DICTIONARY
-    content = store.opened.dictionaries.load(record_of(store, last.url).related)
+    content = store.backend.dictionaries.load(record_of(store, last.url).related)
     assert first.body in content
 
 
@@ -74,7 +74,7 @@ def test_a_path_segment_has_another_dictionary_than_the_pages_of_its_host(store:
         mixed.append(deep._replace(url=f"https://h.example/a/{number}"))
         mixed.append(flat._replace(url=f"https://h.example/{number}"))
     list(store.put_pages(mixed))
-    of_deep, of_flat = (store.opened.dictionaries.load(record_of(store, page.url).related) for page in mixed[-2:])
+    of_deep, of_flat = (store.backend.dictionaries.load(record_of(store, page.url).related) for page in mixed[-2:])
     assert mixed[0].body in of_deep and mixed[1].body not in of_deep
     assert mixed[1].body in of_flat and mixed[0].body not in of_flat
 
@@ -182,7 +182,7 @@ def test_sample_keeps_whole_values_first_then_pieces_at_even_distances() -> None
 
 
 def opened_on(folder: Path, files: Files) -> DocumentStore:
-    return DocumentStore(Layout(folder, files).open(create=True, schema=None), Durability.SYNC)
+    return DocumentStore(StoreDirectory(folder, files).open(create=True, schema=None), Durability.SYNC)
 
 
 class NotingFiles(Files):
@@ -208,7 +208,7 @@ def test_dictionaries_of_a_group_are_made_durable_once_and_before_its_records(tm
     files = NotingFiles()
     with opened_on(tmp_path / "s", files) as store:
         list(store.put_pages([*pages(1, 12), *pages(2, 12)]))
-        made = len(store.opened.dictionaries.names())
+        made = len(store.backend.dictionaries.names())
     named = [place for place, what in enumerate(files.noted) if what == "named .dict"]
     folder_syncs = [place for place, what in enumerate(files.noted) if what == "synced folder dictionaries"]
     assert len(named) == made > 1
@@ -281,7 +281,7 @@ def test_a_dictionary_whose_sync_failed_is_used_by_no_page(tmp_path: Path) -> No
         files.folder = "dictionaries"
         with pytest.raises(StorageError):
             list(store.put_pages(pages(1, 12)))
-        failed = set(store.opened.dictionaries.names())
+        failed = set(store.backend.dictionaries.names())
         assert failed
         given = pages(1, 30, start=5)
         assert all(result.stored == "body" for result in store.put_pages(given))
@@ -315,7 +315,7 @@ def test_dictionary_that_comes_into_use_while_compaction_looks_through_records_s
         assert [document.body for document in map(store.get, (one.url for one in given)) if document] == [
             one.body for one in given
         ]
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_no_dictionary_that_compaction_has_removed_is_used_again(store: DocumentStore) -> None:
@@ -323,18 +323,18 @@ def test_no_dictionary_that_compaction_has_removed_is_used_again(store: Document
     given = pages(1, 12)
     list(store.put_pages(pages(2, 1)))
     store.delete(pages(2, 1)[0].url)
-    real, store.opened.engine.mutate_rows = store.opened.engine.mutate_rows, _refuse  # type: ignore[method-assign]
+    real, store.backend.engine.mutate_rows = store.backend.engine.mutate_rows, _refuse  # type: ignore[method-assign]
     with pytest.raises(StorageError):
         list(store.put_pages(given))
-    store.opened.engine.mutate_rows = real  # type: ignore[method-assign]
-    prepared = len(store.opened.dictionaries.names())
+    store.backend.engine.mutate_rows = real  # type: ignore[method-assign]
+    prepared = len(store.backend.dictionaries.names())
     assert prepared
     assert store.compact().removed_dictionaries == prepared
     list(store.put_pages(given))
     for one in given:
         document = store.get(one.url)
         assert document is not None and document.body == one.body
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_compaction_copies_records_whose_dictionary_stays_and_encodes_the_others_with_it(store: DocumentStore) -> None:
@@ -351,7 +351,7 @@ def test_compaction_copies_records_whose_dictionary_stays_and_encodes_the_others
     assert [document.body for document in map(store.get, (one.url for one in given)) if document] == [
         one.body for one in given
     ]
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_the_row_of_a_base_leads_to_the_copy_of_a_record_that_became_a_base_while_it_was_copied(
@@ -366,12 +366,12 @@ def test_the_row_of_a_base_leads_to_the_copy_of_a_record_that_became_a_base_whil
 
     before_refs_change(store, crawl_again)
     assert store.compact().kept_segments == 0
-    newest = store.opened.bodies.read(parse_cell_value(stored_value(store, changed.url, BODY)).ref or b"")
+    newest = store.backend.bodies.read(parse_cell_value(stored_value(store, changed.url, BODY)).ref or b"")
     assert newest.codec == CODEC_ZSTD_DELTA
     assert newest.related == value_name(given[-1].body)
     document = store.get(changed.url)
     assert document is not None and document.body == changed.body
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_a_site_keeps_a_lasting_dictionary_until_its_pages_are_gone(
@@ -387,7 +387,7 @@ def test_a_site_keeps_a_lasting_dictionary_until_its_pages_are_gone(
     for one in [*given, *later]:
         store.delete(one.url)
     store.compact()
-    assert own not in store.opened.dictionaries.names()
+    assert own not in store.backend.dictionaries.names()
 
 
 def test_pages_share_a_record_after_a_compaction_whether_its_owner_comes_first_or_last(store: DocumentStore) -> None:
@@ -401,8 +401,8 @@ def test_pages_share_a_record_after_a_compaction_whether_its_owner_comes_first_o
     store.compact()
     values = [[stored_value(store, one.url, BODY) for one in group] for group in (given, copies)]
     assert values[0] == values[1]
-    assert [store.opened.values.fetch(value) for value in values[0]] == [one.body for one in given]
-    assert list(check(store.opened)) == []
+    assert [store.backend.values.fetch(value) for value in values[0]] == [one.body for one in given]
+    assert list(check(store.backend)) == []
 
 
 def _refuse(*args: Any) -> None:

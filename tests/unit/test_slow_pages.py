@@ -26,7 +26,7 @@ def test_later_pages_overtake_one_that_is_analysed_for_long(store: DocumentStore
             assert may_go_on.wait(60)
         return time.time_ns() // 1000
 
-    side = WriteSide(store.opened, store.table, store.opened.committer(Durability.SYNC), lambda: 0)
+    side = WriteSide(store.backend, store.table, store.backend.committer(Durability.SYNC), lambda: 0)
     writer = PageWriter(Preparer(side.view.kernel, clock), side.queue)
     options = WriteOptions(dict(store.schema.policies))
     slow = writer.submit(Page("https://a.example/slow", page(words(0, 100)), 200, HTML), options)

@@ -300,7 +300,7 @@ def test_a_snippet_reads_the_text_and_the_body_that_it_is_a_delta_of(
     text = filler(3, 200)
     store.put_page(URL, page(text), headers=HTML)
     columns: list[str] = []
-    bodies = store.opened.bodies
+    bodies = store.backend.bodies
     source = bodies.source
 
     def counting_records(segment: int, offset: int, length: int) -> bytes:

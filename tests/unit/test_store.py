@@ -141,7 +141,7 @@ def test_a_verdict_longer_than_a_cell_takes_comes_back_and_so_do_long_headers(st
     assert [(r.stored, r.verdict) for r in known] == [("known", r.verdict) for r in results]
     found = store.get("https://b.example/")
     assert found is not None and found.newest.headers == headers
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 @pytest.mark.parametrize("stored", ["rejected", "confirmed"])

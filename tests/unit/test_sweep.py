@@ -38,7 +38,7 @@ def put(store: DocumentStore, url: str, body: bytes, at: int = 1, status: int = 
 
 def pairs_of(store: DocumentStore, **options: object) -> list[tuple[str, int, str, int, float]]:
     """The pairs file, read."""
-    path = store.opened.path.parent / "pairs.tsv"
+    path = store.backend.path.parent / "pairs.tsv"
     sweep(store, SweepOptions(pairs=path, threads=2, **options))  # type: ignore[arg-type]
     found = []
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -495,6 +495,36 @@ def test_candidates_include_near_pairs_of_a_bucket_too_large_for_all_pairs(monke
     assert candidates(sketches, sizes, chosen[:0], 0.8)[0].tolist() == []
     sizes[500:] = 700  # too small to reach the threshold
     assert candidates(sketches, sizes, chosen, 0.8)[0].tolist() == []
+
+
+def test_a_large_family_gives_few_candidates_and_each_text_is_among_them() -> None:
+    rng = np.random.default_rng(8)
+    texts = 4000
+    sketches = np.repeat(rng.integers(0, 16, (1, 256), dtype=np.uint8), texts, 0)
+    for _ in range(8):
+        sketches[np.arange(texts), rng.integers(0, 256, texts)] = rng.integers(0, 16, texts)
+    first, second, cut = candidates(sketches, np.full(texts, 1000), np.arange(texts), 0.8)
+    assert cut == texts
+    assert len(first) < 200 * texts  # all pairs are two thousand a text, and more than a thousand were compared
+    assert len(np.union1d(first, second)) == texts
+
+
+@pytest.mark.parametrize("policy", [CanonicalPolicy.CANONICAL_LINK, CanonicalPolicy.OLDEST])
+def test_a_large_family_is_one_cluster_wherever_its_canonical_page_stands(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch, policy: CanonicalPolicy
+) -> None:
+    monkeypatch.setattr("docstore.sweep.candidates.PARTNERS", 8)
+    monkeypatch.setattr("docstore.sweep.candidates.LEAST_PARTNERS", 2)
+    monkeypatch.setattr("docstore.sweep.candidates.MATES", 1)
+    link = b'<head><link rel="canonical" href="/m77">'
+    for number in range(120):
+        body = page(changed(words(1, 300), number, 2)).replace(b"<head>", link)
+        put(store, f"{BASE}m{number:02}", body, 121 - number)
+    report = sweep(store, SweepOptions(canonical_policy=policy))
+    assert (report.clusters, report.largest_cluster, report.duplicates) == (1, 120, 119)
+    assert report.candidates < 40 * 120
+    expected = "m77" if policy is CanonicalPolicy.CANONICAL_LINK else "m119"
+    assert {canonical_of(store, f"{BASE}m{number:02}") for number in range(120)} == {BASE + expected}
 
 
 def test_pages_stored_by_reference_are_swept_and_rejected_pages_are_not(tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ from counts import stride
 import docstore
 from docstore.archives.ingest import IngestOptions, ingest
 from docstore.dedup.detector import StoredPages
-from docstore.model.capture import CHECKSUM, VERDICT
+from docstore.model.capture import CHECKSUM, VERDICT, PagePointer
 from docstore.model.errors import InvalidArgument
-from docstore.model.pointers import PagePointer
 from docstore.model.types import ColumnFamily, GCPolicy, Policy, Schema, VerdictKind
 from docstore.reports.check import check
 from docstore.store import DocumentStore
@@ -85,9 +84,9 @@ def test_apply_gives_the_store_that_writing_under_the_policy_gives(tmp_path: Pat
                 assert report.left == {"kind": 1}
             sweep(store, SweepOptions(threads=1))
             answers[how] = said(store, names)
-            assert list(check(store.opened)) == []
+            assert list(check(store.backend)) == []
             store.compact()
-            assert list(check(store.opened)) == []
+            assert list(check(store.backend)) == []
             answers[how + " compacted"] = said(store, names)
             answers[how + " totals"] = store.stats()["totals"]
     assert answers["applied"] == answers["written"]
@@ -153,7 +152,7 @@ def test_changes_between_sweep_and_apply_are_respected(
     report = sweep(store, REJECT, during(lambda: change(store)))
     assert (report.applied, report.left) == ({}, {"kind": 1, reason: 1})
     assert not list(store.rejected())
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_a_canonical_is_live_again_when_its_newer_version_is_rejected(store: DocumentStore) -> None:
@@ -188,13 +187,13 @@ def test_a_chain_of_references_gives_every_body_back(store: DocumentStore) -> No
     put(store, "c0", at=5)
     sweep(store, REFERENCE)
     store.compact()
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
     bodies = {name: store.get(BASE + name).body for name in ("c0", "c1", "m")}  # type: ignore[union-attr]
     assert bodies == {"c0": BODY_BYTES, "c1": SAME_TEXT, "m": BODY_BYTES}
     store.delete(BASE + "c0")
     store.compact()
     assert store.get(BASE + "m").body == BODY_BYTES  # type: ignore[union-attr]
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_visits_and_late_captures_after_a_rejection(store: DocumentStore) -> None:
@@ -211,7 +210,7 @@ def test_visits_and_late_captures_after_a_rejection(store: DocumentStore) -> Non
     assert put(store, "m", at=14, policies={"exact": "reject"}).stored == "known"
     assert put(store, "m", at=11, policies={"exact": "reject"}).stored == "rejected"
     assert put(store, "m", at=12).stored == "body"  # it is stored again under a policy that stores it
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
     alone = put(store, "e", at=30)
     assert (alone.verdict.kind, alone.verdict.of_url) == (VerdictKind.EXACT, BASE + "a")
 
@@ -224,7 +223,7 @@ def test_a_visit_of_a_rejected_url_that_has_nothing_else(store: DocumentStore) -
     assert store.get(BASE + "m") is None
     assert put(store, "m", b"", at=9, status=304).stored == "visit"
     assert [one.timestamp // SECOND for one in store.history(BASE + "m")] == [2]
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
     store.delete(BASE + "a")
     assert [one.url for one in store.orphans()] == [BASE + "m"]
 
@@ -282,7 +281,7 @@ def test_a_version_that_a_policy_hides_comes_back_when_the_newer_one_is_rejected
         found = store.get(BASE + "m")
         assert found is not None and found.body == page(words(8, 100))
         store.compact()
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 def test_a_checksum_that_does_not_decide_alone_compares_bytes(tmp_path: Path) -> None:
@@ -291,7 +290,7 @@ def test_a_checksum_that_does_not_decide_alone_compares_bytes(tmp_path: Path) ->
         put(store, "m", at=2)
         put(store, "m", at=3)
         assert sweep(store, REJECT).applied == {"exact": 1}
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 @pytest.mark.parametrize("options", [{"apply": "flag"}, {"apply": "reject", "kinds": ("contained",)}, {"kinds": ()}])
@@ -320,7 +319,7 @@ def test_after_compaction_the_sample_crawl_has_the_size_of_a_store_written_under
                     assert 15_000 < report.freed_bytes <= live - store.compact(dry_run=True).live_bytes
             store.compact(full=True)
             sizes[how] = store.stored_bytes()
-            assert list(check(store.opened)) == []
+            assert list(check(store.backend)) == []
     print(sizes)
     assert sizes["applied"] == pytest.approx(sizes["written"], rel=0.01)
 
@@ -343,7 +342,7 @@ def test_random_stores_lose_nothing(tmp_path: Path, seed: int) -> None:
                 put(store, name, body, at, status=status, policies=dict.fromkeys(("exact", "same_text"), policy))
             if source.random() < 0.5:
                 store.delete(f"{BASE}p{source.randrange(12)}")
-            pages = StoredPages(store.table, store.opened.values)
+            pages = StoredPages(store.table, store.backend.values)
             stood = {
                 (url, at)
                 for url, at, one in store.rejected()
@@ -369,7 +368,7 @@ def test_random_stores_lose_nothing(tmp_path: Path, seed: int) -> None:
                     verdict = rejected[url, at]
                     body, text = after[verdict.of_url, verdict.of_timestamp]
                     assert body == shown[0] if verdict.kind == "exact" else verdict.kind == "near" or text == shown[1]
-            assert list(check(store.opened)) == []
+            assert list(check(store.backend)) == []
 
 
 def captures_of(store: DocumentStore) -> dict[tuple[str, int], tuple[bytes | None, str | None]]:
@@ -429,4 +428,4 @@ def test_contained_pages_are_stored_by_reference_and_read_as_before(store: Docum
         SweepOptions(apply="reject", kinds=("contained",))
     with pytest.raises(InvalidArgument, match="measure"):
         SweepOptions(measure="cosine")
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []

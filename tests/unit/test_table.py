@@ -28,8 +28,9 @@ from docstore.model.types import (
     RowMutations,
     SetCell,
 )
+from docstore.reading.cells import changed
 from docstore.storage.engine import Engine
-from docstore.storage.table import SameValue, Table, changed, expired
+from docstore.storage.table import SameValue, Table, expired
 from docstore.tablets.engines.leveldb import LevelDBEngine
 
 ROW = b"com,example)/"

@@ -7,20 +7,19 @@ from pathlib import Path
 
 import pytest
 from pages import changed, page, words
-from stores import before_refs_change, change_capture, stored_value
+from stores import change_capture, stored_value
 
 import docstore
 import docstore.tablets.backup
 from docstore import Page
-from docstore.model.capture import BODY, MAIN
+from docstore.model.capture import MAIN
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DELTA
-from docstore.model.types import Durability, GCPolicy, Schema
+from docstore.model.types import Durability
 from docstore.reports.check import check
 from docstore.storage.bases import base_row, freed_row, value_name
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
-from docstore.tablets.layout import Layout
 from docstore.tablets.record import Record
 
 T0 = 1_700_000_000_000_000
@@ -49,12 +48,12 @@ def text_of(store: DocumentStore, url: str) -> str:
 def text_record(store: DocumentStore, url: str) -> Record:
     ref = parse_cell_value(stored_value(store, url, MAIN)).ref
     assert ref is not None
-    return store.opened.bodies.read(ref)
+    return store.backend.bodies.read(ref)
 
 
 def assert_reads(store: DocumentStore, urls: Sequence[str], texts: Sequence[str]) -> None:
     assert [text_of(store, url) for url in urls] == list(texts)
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def deltas(store: DocumentStore, urls: Sequence[str] = URLS) -> list[bool]:
@@ -70,7 +69,7 @@ def test_text_is_a_delta_against_the_text_of_its_relative(store: DocumentStore, 
     texts = put(store)
     assert deltas(store) == [False, True, True]
     assert {text_record(store, url).related for url in URLS[1:]} == {text_name(store, URLS[0])}
-    assert store.opened.base_rows.cell_value(text_name(store, URLS[0])) == stored_value(store, URLS[0], MAIN)
+    assert store.backend.base_rows.cell_value(text_name(store, URLS[0])) == stored_value(store, URLS[0], MAIN)
     for _ in range(2):
         store.compact(level=level)
         assert sum(deltas(store)) == 2, "one deep: two are deltas, one is not"
@@ -92,77 +91,6 @@ def test_delta_of_a_text_takes_a_small_part_of_it(store: DocumentStore) -> None:
     put(store)
     _, *deltas = (text_record(store, url) for url in URLS)
     assert all(len(delta.payload) * 10 < delta.raw_bytes for delta in deltas)
-
-
-def test_text_outlives_the_page_that_gave_its_base(store: DocumentStore) -> None:
-    texts = put(store)
-    store.delete(URLS[0])
-    assert_reads(store, URLS[1:], texts[1:])
-    for level in ("fast", "best", "fast"):
-        store.compact(level=level)
-        assert_reads(store, URLS[1:], texts[1:])
-        assert store.opened.base_rows.cell_value(value_name(FIRST)) is None
-
-
-def test_text_outlives_an_expired_page_that_gave_its_base(tmp_path: Path) -> None:
-    now = [T0]
-    schema = Schema(captures=GCPolicy(max_age_seconds=1000))
-    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
-    with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
-        store.put_page(URLS[0], FIRST, headers=HTML, fetched_at=T0)
-        store.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0 + 900 * 10**6)
-        text = text_of(store, URLS[1])
-        assert text_record(store, URLS[1]).related == text_name(store, URLS[0])
-        now[0] = T0 + 1500 * 10**6
-        store.compact()
-        assert store.get(URLS[0]) is None
-        assert_reads(store, URLS[1:2], [text])
-        store.compact()
-        assert_reads(store, URLS[1:2], [text])
-
-
-def test_a_base_retired_between_choice_and_commit_is_not_used(store: DocumentStore) -> None:
-    texts = put(store)
-    base = text_name(store, URLS[0])
-    before_refs_change(store, lambda: store.opened.base_rows.retired.add(base))
-    for _ in range(3):
-        store.compact()
-        assert_reads(store, URLS, texts)
-    assert not store.opened.base_rows.retired
-
-
-def test_no_text_becomes_a_delta_against_one_that_is_being_freed(store: DocumentStore) -> None:
-    put(store, [FIRST, SECOND])
-    base = text_name(store, URLS[0])
-    store.opened.base_rows.retired.add(base)
-    store.put_page(URLS[2], THIRD, headers=HTML, fetched_at=T0)
-    assert text_record(store, URLS[2]).related != base
-
-
-def test_two_texts_never_become_each_others_base(store: DocumentStore) -> None:
-    # Stored without postings, so that neither is a delta yet; the second is the first in row order.
-    texts = put(store, [SECOND])
-    store.put_page(URLS[1], page(words(7, 600)), headers=HTML, fetched_at=T0)
-    other = text_of(store, URLS[0]).replace("other", "another").encode()
-    change_capture(store, URLS[1], {BODY: FIRST, MAIN: other})
-
-    def use() -> None:
-        """The page of the first body is a delta by now; others become deltas against it and its text."""
-        made = [
-            base_row(value_name(FIRST), stored_value(store, URLS[1], BODY)),
-            base_row(value_name(other), stored_value(store, URLS[1], MAIN)),
-        ]
-        store.opened.engine.mutate_rows(made, Durability.NONE)
-
-    before_refs_change(store, use)
-    store.compact()
-    for _, cell_value in store.opened.base_rows.scan():
-        ref = parse_cell_value(cell_value).ref
-        assert ref is not None and store.opened.bodies.read(ref).codec != CODEC_ZSTD_DELTA
-    for _ in range(2):
-        store.compact()
-        assert text_of(store, URLS[0]) == texts[0]
-        assert text_of(store, URLS[1]).encode() == other
 
 
 @pytest.mark.parametrize("tablet_again", [False, True])
@@ -218,7 +146,7 @@ def test_bytes_that_come_again_with_another_charset_have_a_base_of_their_own(sto
 
 def test_group_that_fails_leaves_no_base_behind(store: DocumentStore) -> None:
     texts = put(store, [FIRST])
-    engine = store.opened.engine
+    engine = store.backend.engine
     real = engine.mutate_rows
 
     def fail(rows: object, durability: object) -> None:
@@ -235,24 +163,13 @@ def test_group_that_fails_leaves_no_base_behind(store: DocumentStore) -> None:
     assert_reads(store, URLS, texts)
 
 
-def test_base_stays_as_long_as_a_text_is_a_delta_against_it(store: DocumentStore) -> None:
-    texts = put(store)
-    change_capture(store, URLS[2], {BODY: None})
-    for url in URLS[:2]:
-        store.delete(url)
-    for _ in range(2):
-        store.compact()
-        (row,) = store.cells.scan()
-        assert {cell.value for cell in row.cells if (cell.family, cell.qualifier) == MAIN} == {texts[2].encode()}
-
-
 def test_place_of_a_base_is_looked_up_again_once_it_was_freed(store: DocumentStore) -> None:
     put(store)
     assert text_of(store, URLS[1])  # the place of its base is cached now
     for url in URLS[1:]:
         store.delete(url)
     store.compact()
-    assert store.opened.base_rows.cell_value(value_name(FIRST)) is None
+    assert store.backend.base_rows.cell_value(value_name(FIRST)) is None
     change_capture(store, URLS[0], {MAIN: " ".join(changed(words(5, 600), 9, 300)).encode()})
     store.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0)
     fresh = text_of(store, URLS[1])
@@ -264,7 +181,7 @@ def test_dry_run_makes_deltas_against_texts_of_the_store_and_leaves_none(store: 
     with store.dry_run() as trial:
         trial.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0)
         assert set(text_of(trial, URLS[1]).split()) == set(changed(words(5, 600), 1, 12))
-    assert list(store.opened.base_rows.scan()) == []
+    assert list(store.backend.base_rows.scan()) == []
 
 
 def test_restored_backup_reads_deltas_of_texts(store: DocumentStore, tmp_path: Path) -> None:
@@ -280,16 +197,16 @@ def test_restored_backup_reads_deltas_of_texts(store: DocumentStore, tmp_path: P
 def test_check_lists_a_row_that_names_another_value(store: DocumentStore) -> None:
     put(store)
     wrong = base_row(bytes(16), stored_value(store, URLS[0], MAIN))
-    store.opened.engine.mutate_rows([wrong], Durability.NONE)
-    (finding,) = check(store.opened)
+    store.backend.engine.mutate_rows([wrong], Durability.NONE)
+    (finding,) = check(store.backend)
     assert "another value than its row names" in finding.what
 
 
 def test_a_delta_whose_base_has_no_row_says_which_table_lacks_it(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True) as store:
         put(store)
-        bases = store.opened.base_rows
-        store.opened.engine.mutate_rows([freed_row(name) for name, _ in bases.scan()], Durability.SYNC)
+        bases = store.backend.base_rows
+        store.backend.engine.mutate_rows([freed_row(name) for name, _ in bases.scan()], Durability.SYNC)
     with docstore.open(tmp_path / "s") as store, pytest.raises(docstore.CorruptionError) as caught:
         assert [store.get(url).newest.body for url in URLS]  # type: ignore[union-attr]
     assert caught.value.path == "engine/, table bodies"

@@ -12,10 +12,9 @@ from stores import change_capture, damage_value, everything_on_disk, stored_valu
 from test_text_deltas import HTML, T0, URLS, assert_reads, text_of, text_record
 
 import docstore
-from docstore.model.capture import BODY, MAIN
+from docstore.model.capture import BODY, MAIN, PagePointer
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_BODY, RECORD_VALUE
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
 from docstore.storage.bases import NewValue
@@ -23,7 +22,7 @@ from docstore.storage.files import Files
 from docstore.storage.values import is_absent, parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import relocation
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.record import Record, body_ref, decode_ref
 from docstore.tablets.segment import ValueLog
 
@@ -42,7 +41,7 @@ def is_on_its_body(store: DocumentStore, url: str) -> bool:
     """Whether the text of a page is a delta of the body that the page has."""
     ref = parse_cell_value(stored_value(store, url, MAIN)).ref
     assert ref is not None
-    record = store.opened.bodies.read(ref)
+    record = store.backend.bodies.read(ref)
     if record.codec != CODEC_ZSTD_BODY:
         return False
     return body_ref(ref, record) == parse_cell_value(stored_value(store, url, BODY)).ref
@@ -89,9 +88,9 @@ def test_text_that_is_not_in_its_body_is_encoded_alone(store: DocumentStore) -> 
     with store.committer.lock:
         pointer = PagePointer(T0, b"com,x)/")
         body = NewValue(pointer, BODY, UNLIKE[0])
-        _, (value, *_) = store.opened.values.append_values([body, NewValue(pointer, MAIN, text, body=body)])
-        assert store.opened.values.fetch(value) == text
-        assert not store.opened.values.is_delta(value)
+        _, (value, *_) = store.backend.values.append_values([body, NewValue(pointer, MAIN, text, body=body)])
+        assert store.backend.values.fetch(value) == text
+        assert not store.backend.values.is_delta(value)
         store.committer.drop_values()
 
 
@@ -99,7 +98,7 @@ def test_text_that_is_not_in_its_body_is_encoded_alone(store: DocumentStore) -> 
 def test_text_is_encoded_again_when_its_body_is_dropped(tmp_path: Path, level: str) -> None:
     now = [T0]
     schema = Schema(bodies=GCPolicy(max_age_seconds=1000))
-    opened = Layout(tmp_path / "s").open(create=True, schema=schema)
+    opened = StoreDirectory(tmp_path / "s").open(create=True, schema=schema)
     with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         texts = put(store)
         now[0] = T0 + 1500 * 10**6
@@ -144,11 +143,11 @@ def test_a_damaged_body_takes_its_text_with_it_and_nothing_else(tmp_path: Path) 
         texts = put(store)
         damage_value(store, URLS[0], BODY)
     with docstore.open(tmp_path / "s") as store:
-        found = [problem.where for problem in check(store.opened)]
+        found = [problem.where for problem in check(store.backend)]
         assert any("text:main" in where for where in found) and any("page:body" in where for where in found)
         with pytest.raises(CorruptionError):
-            store.opened.values.verify(stored_value(store, URLS[0], MAIN))
-        store.opened.values.verify(stored_value(store, URLS[1], MAIN))
+            store.backend.values.verify(stored_value(store, URLS[0], MAIN))
+        store.backend.values.verify(stored_value(store, URLS[1], MAIN))
         assert [text_of(store, url) for url in URLS[1:]] == texts[1:]
         store.put_page(URLS[0], UNLIKE[0], headers=HTML, fetched_at=T0 + 1_000_000)
         assert text_of(store, URLS[0]) == texts[0]
@@ -160,8 +159,8 @@ def test_a_body_that_is_lost_at_open_takes_the_base_that_its_text_is(tmp_path: P
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         texts = put(store)
         store.put_page("https://d.example/", like, headers=HTML, fetched_at=T0)
-        assert len(list(store.opened.base_rows.scan())) == 2
-        store.opened.bodies.flush()
+        assert len(list(store.backend.base_rows.scan())) == 2
+        store.backend.bodies.flush()
         shutil.copytree(tmp_path / "s", tmp_path / "copy")
         ref = parse_cell_value(stored_value(store, URLS[0], BODY)).ref
         assert ref is not None
@@ -171,8 +170,8 @@ def test_a_body_that_is_lost_at_open_takes_the_base_that_its_text_is(tmp_path: P
     raw[offset + length - 3] ^= 255
     path.write_bytes(raw)
     with docstore.open(tmp_path / "copy", durability="none") as store:
-        assert {lost.url for lost in store.opened.lost} == {URLS[0], "https://d.example/"}
-        assert list(store.opened.base_rows.scan()) == []
+        assert {lost.url for lost in store.backend.lost} == {URLS[0], "https://d.example/"}
+        assert list(store.backend.base_rows.scan()) == []
         assert [text_of(store, url) for url in URLS[1:]] == texts[1:]
 
 

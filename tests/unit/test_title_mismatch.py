@@ -42,7 +42,7 @@ def name_of(url: str) -> str:
 
 def swept(store: docstore.DocumentStore) -> tuple[set[tuple[str, str]], set[tuple[str, str]], SweepReport]:
     """Pairs of the sweep, and pairs that titles set apart."""
-    path = store.opened.path.parent / "pairs.tsv"
+    path = store.backend.path.parent / "pairs.tsv"
     report = sweep(store, SweepOptions(pairs=path, all_pairs=True, threads=1))
     lines = [line.split("\t") for line in path.read_text("utf-8").splitlines()]
     assert all(line[5:] in ([], [REASON_TITLE_MISMATCH]) for line in lines)

@@ -10,7 +10,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docstore.model.capture import BODY
+from docstore.model.capture import BODY, PagePointer
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_STORED,
@@ -19,7 +19,6 @@ from docstore.model.format import (
     CODEC_ZSTD_DICTIONARY,
     RECORD_VALUE,
 )
-from docstore.model.pointers import PagePointer
 from docstore.storage.bases import Base, NewValue, value_name
 from docstore.storage.cache import ENTRY_BYTES, MB, SHARES
 from docstore.storage.values import (

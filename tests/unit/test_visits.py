@@ -29,7 +29,7 @@ from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
 from docstore.sweep.clusters import Survivors
 from docstore.sweep.job import sweep
-from docstore.tablets.layout import Layout
+from docstore.tablets.layout import StoreDirectory
 
 HTML = (("Content-Type", "text/html; charset=utf-8"), ("ETag", '"one"'))
 DAY = 86_400_000_000
@@ -76,7 +76,7 @@ def test_a_304_shows_no_text_or_status_of_a_late_capture(store: docstore.Documen
         assert shown(store, 2) == (200, page(TEXT), TEXT), stage
         # Until a sweep the visit is a version of its own, because another one lies between it and its equal.
         assert stage == "written" or store.collapse([URL, OTHER]) == [URL], stage
-        assert list(check(store.opened)) == [], stage
+        assert list(check(store.backend)) == [], stage
     again = put(store, URL, TEXT, 4)
     assert (again.previous, again.stored) == (Previous.SAME_BYTES, "confirmed")
 
@@ -115,7 +115,7 @@ def test_a_304_is_exported_as_a_304_and_counted_as_no_capture(store: docstore.Do
 def test_a_304_keeps_the_text_of_a_version_that_would_expire(tmp_path: Path) -> None:
     policy = GCPolicy(max_age_seconds=2.5 * 86_400)
     now = [T0]
-    opened = Layout(tmp_path / "store").open(create=True, schema=Schema(captures=policy))
+    opened = StoreDirectory(tmp_path / "store").open(create=True, schema=Schema(captures=policy))
     with docstore.DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         put(store, URL, TEXT, 0)
         put(store, OTHER, TEXT, 0)
@@ -126,7 +126,7 @@ def test_a_304_keeps_the_text_of_a_version_that_would_expire(tmp_path: Path) -> 
         for stage in lived_through(store):
             assert store.get(OTHER) is None, stage
             assert shown(store, 3) == (200, page(TEXT), TEXT), stage
-            assert list(check(store.opened)) == [], stage
+            assert list(check(store.backend)) == [], stage
 
 
 def test_a_304_that_came_before_its_page_confirms_it(store: docstore.DocumentStore) -> None:
@@ -162,7 +162,7 @@ def test_a_policy_counts_bodies_and_not_records(tmp_path: Path, size: int, order
             store.compact()
         store.put_page(URL, b"z" * size, fetched_at=T0 + 4 * DAY)
         assert [found.timestamp for found in store.history(URL)] == [T0 + 4 * DAY, T0 + 3 * DAY]
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
 
 
 # --- what a 304 is answered
@@ -187,7 +187,7 @@ def test_a_304_is_answered_the_verdict_of_the_version_that_it_confirms(store: do
 def test_a_304_of_a_page_whose_versions_are_hidden_or_have_no_verdict_is_new(tmp_path: Path) -> None:
     now = [T0]
     schema = Schema(captures=GCPolicy(max_age_seconds=86_400.0))
-    opened = Layout(tmp_path / "store").open(create=True, schema=schema)
+    opened = StoreDirectory(tmp_path / "store").open(create=True, schema=schema)
     with docstore.DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
         put(store, OTHER, TEXT, 0)
         assert put(store, URL, TEXT, 0).verdict.kind is VerdictKind.EXACT
@@ -230,11 +230,11 @@ def test_a_damaged_record_does_not_stop_the_collection_of_a_page(store: docstore
     put(store, URL, TEXT, 0)
     put(store, URL, BETWEEN, 1)
     broken = SetCell(CAPTURE_FAMILY, b"", T0, b"\0\xff\xff\xff")
-    store.opened.engine.mutate_rows([RowMutations("pages", store.cells.row_key(URL), [broken])], Durability.NONE)
+    store.backend.engine.mutate_rows([RowMutations("pages", store.cells.row_key(URL), [broken])], Durability.NONE)
     assert store.repair().left == 0
     assert store.delete(URL, purge=True) and store.get(URL) is None
     store.compact()
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_a_young_visit_of_an_expired_page_is_hidden(tmp_path: Path) -> None:

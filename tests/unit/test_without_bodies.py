@@ -46,7 +46,7 @@ def test_text_and_fingerprints_are_stored_and_the_body_is_not(store: DocumentSto
     assert next(store.get_many(["https://a.example/"])).body is None  # type: ignore[union-attr]
     assert "https://a.example/" in store and len(store.history("https://a.example/")) == 1
     assert store.snippet("https://a.example/", "word7") is not None
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
     assert list(pages(store, Selection())) == []
 
 
@@ -62,7 +62,7 @@ def test_later_pages_are_judged_against_it(store: DocumentStore) -> None:
     (result,) = store.put_pages([page("https://e.example/", body(101))])
     assert result.verdict.kind is VerdictKind.NEAR and result.stored == "body"
     assert store.get("https://e.example/").body == body(101)  # type: ignore[union-attr]
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 @pytest.mark.parametrize("policy", [Policy.REFERENCE, Policy.REJECT, Policy.REJECT_ANY])
@@ -73,7 +73,7 @@ def test_no_policy_loses_bytes_that_nobody_has(store: DocumentStore, policy: Pol
     assert store.get("https://a.example/2").body == body()  # type: ignore[union-attr]
     without = put(store, "https://a.example/4", body(), keep=False, exact=policy)
     assert without == ("text" if policy is Policy.REFERENCE else "rejected")
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_a_body_that_comes_later_is_stored(store: DocumentStore) -> None:
@@ -86,7 +86,7 @@ def test_a_body_that_comes_later_is_stored(store: DocumentStore) -> None:
     assert store.get("https://a.example/", at=AT).body == body()  # type: ignore[union-attr]
     assert put(store, "https://a.example/", body(), AT + 3 * DAY, keep=False) == "confirmed"
     assert store.get("https://a.example/").body == body()  # type: ignore[union-attr]
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_a_visit_confirms_it(store: DocumentStore) -> None:
@@ -95,7 +95,7 @@ def test_a_visit_confirms_it(store: DocumentStore) -> None:
     assert result.stored == "confirmed"
     found = store.get("https://a.example/")
     assert found is not None and (found.timestamp, found.body, found.title) == (AT + DAY, None, "The title")
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_maintenance_copes(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_maintenance_copes(tmp_path: Path) -> None:
         report = sweep(store, SweepOptions(threads=1))
         assert report.captures == 11 and report.duplicates == 10
         assert reindex(store).unseen == 0
-        assert list(check(store.opened)) == []
+        assert list(check(store.backend)) == []
         store.backup(tmp_path / "backup")
         assert store.similar(body(3))[0].kind is VerdictKind.EXACT
         for url in urls[1:]:
@@ -124,7 +124,7 @@ def test_lost_postings_are_made_again_from_the_text(store: DocumentStore) -> Non
     assert store.get("https://a.example/") == before
     assert put(store, "https://b.example/", body()) == "body"
     assert store.similar("https://b.example/")[0].kind is VerdictKind.EXACT
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 def test_a_store_whose_checksum_needs_the_bodies_refuses(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_group_may_hold_both(store: DocumentStore) -> None:
     for number in range(20):
         found = store.get(f"https://a.example/{number}")
         assert found is not None and found.body == (body(number % 4) if number % 2 == 0 else None)
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []
 
 
 @pytest.mark.parametrize("policy", ["flag", "reject-any"])
@@ -157,4 +157,4 @@ def test_a_body_that_comes_at_the_time_of_a_visit_is_stored(store: DocumentStore
     found = store.get(url)
     assert found is not None and (found.timestamp, found.body) == (AT + 1_000_000, body())
     assert store.put_page(url, body(), fetched_at=AT + 1_000_000).stored == "known"
-    assert list(check(store.opened)) == []
+    assert list(check(store.backend)) == []

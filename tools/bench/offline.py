@@ -31,7 +31,7 @@ with docstore.open(path, durability="flush") as store:
     if work == "sweep":
         sweep(store)
     elif work == "check":
-        problems = list(check(store.opened))
+        problems = list(check(store.backend))
         assert not problems, problems
     else:
         raw_bytes = store.compact(level="best" if work == "best" else "fast").raw_bytes

@@ -213,16 +213,16 @@ def account(store: DocumentStore) -> dict[str, int]:
     names count as those of bodies.  Rows, shared bodies and rows of the index are what LevelDB estimates for its
     tables; their ranges are compacted first, so that the estimate holds.
     """
-    assert isinstance(store.opened, LocalBackend)
-    bodies = store.opened.bodies
+    assert isinstance(store.backend, LocalBackend)
+    bodies = store.backend.bodies
     bodies.flush()
     for table in TABLE_TAGS:
-        store.opened.engine.compact(table)
-    path, files = store.opened.path, Files()
+        store.backend.engine.compact(table)
+    path, files = store.backend.path, Files()
     records: dict[str, int] = defaultdict(int)
     seen: set[bytes] = set()
     for table in ("pages", "bodies"):
-        for row in store.opened.engine.scan(table):
+        for row in store.backend.engine.scan(table):
             for value in refs_among(row.cells):
                 if value[:1] != REF_TAG or value in seen:
                     continue
@@ -231,7 +231,7 @@ def account(store: DocumentStore) -> dict[str, int]:
                 assert ref is not None
                 records[bodies.read(ref).family] += decode_ref(ref).length
     family_of = {}
-    for segment in store.opened.manifest.segments():
+    for segment in store.backend.manifest.segments():
         for _, found in bodies.records(segment.number, end=segment.committed_bytes):
             if found.codec == CODEC_ZSTD_DICTIONARY:
                 family_of[found.related] = found.family
@@ -239,7 +239,7 @@ def account(store: DocumentStore) -> dict[str, int]:
     for file in (path / DICTIONARY_DIRECTORY).iterdir():
         name = file.name.removesuffix(DICTIONARY_SUFFIX)
         dictionaries[family_of.get(bytes.fromhex(name), "")] += file.stat().st_size
-    tables = {table: store.opened.engine.approximate_bytes(table) for table in TABLE_TAGS}
+    tables = {table: store.backend.engine.approximate_bytes(table) for table in TABLE_TAGS}
     reserve = files.length_bytes(path / RESERVE_FILE) if files.exists(path / RESERVE_FILE) else 0
     directory = files.tree_bytes(path)
     garbage = files.tree_bytes(path / SEGMENT_DIRECTORY) - sum(records.values())
@@ -271,10 +271,10 @@ def by_field(store: DocumentStore) -> Section:
     The second number of a field is what LevelDB's tables of the records lose without it: a field that repeats what
     others say costs little there.
     """
-    assert isinstance(store.opened, LocalBackend)
+    assert isinstance(store.backend, LocalBackend)
     rows = [
         (row.row_key, capture_of(cell))
-        for row in store.opened.engine.scan("pages")
+        for row in store.backend.engine.scan("pages")
         for cell in row.cells
         if cell.family == CAPTURE_FAMILY
     ]

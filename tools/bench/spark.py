@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 import os
 import random
 import shutil
@@ -42,6 +41,8 @@ from docstore.model.keys import canonical_url
 from docstore.model.types import Page
 from docstore.spark.kernels import BANDED, pairs_of_buckets
 from docstore.store import open_store
+from docstore.sweep.candidates import candidates
+from tests.remote import KEYS, s3_server
 from tools.bench.dedup_peers import THRESHOLD, by_datatrove, judged_of
 from tools.bench.harness import Section, children_seconds, memory_of, processor_seconds, run_commands
 from tools.bench.scale import AGAIN, EXACT, NEAR, START, WORDS, family_of, kind_of, page_of, url_of
@@ -59,6 +60,9 @@ MATES = 60
 """Unrelated texts in a bucket at a billion pages."""
 MATCHED = 60_000
 """Texts that are compared in such buckets."""
+FAMILY = 50_000
+CHANGED_BINS = 8
+"""Of 256 in the sketch of each text of a family: its texts share some .94 of their shingles."""
 COMPARED = ["url", "timestamp", "cluster", "canonical", "canonical_similarity"]
 DRIVER, JAVA, PYTHON = "driver", "executor's Java", "executor's Python"
 
@@ -235,39 +239,27 @@ def named_by_spark(clusters: Path, pages: int) -> dict[int, set[int]]:
 
 
 @contextmanager
-def s3_server(jars: Path, folder: Path) -> Iterator[tuple[str, Sequence[str]]]:
-    """moto's S3 server that has the pages; at the end the folder gets the clusters.
+def pages_on_s3(jars: Path, folder: Path) -> Iterator[tuple[str, Sequence[str]]]:
+    """An S3 server that has the pages; at the end the folder gets the clusters.
 
     Gives the address of its bucket for Spark, and settings.
     """
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        secret = {"aws_access_key_id": "any", "aws_secret_access_key": "any"}
-        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1", **secret)
-        client.create_bucket(Bucket="crawl")
-        client.upload_file(str(folder / "pages.parquet"), "crawl", "pages.parquet")
+    with s3_server() as client:
+        client.upload_file(str(folder / "pages.parquet"), "crawls", "pages.parquet")
         settings = {
             "spark.driver.extraClassPath": f"{jars.absolute()}/*",
             "spark.executor.extraClassPath": f"{jars.absolute()}/*",
-            "spark.hadoop.fs.s3a.endpoint": f"http://{host}:{port}",
+            "spark.hadoop.fs.s3a.endpoint": client.meta.endpoint_url,
             "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
             "spark.hadoop.fs.s3a.path.style.access": "true",
             "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
-            "spark.hadoop.fs.s3a.access.key": "any",
-            "spark.hadoop.fs.s3a.secret.key": "any",
+            "spark.hadoop.fs.s3a.access.key": KEYS["aws_access_key_id"],
+            "spark.hadoop.fs.s3a.secret.key": KEYS["aws_secret_access_key"],
         }
-        yield "s3a://crawl", [word for name, value in settings.items() for word in ("--spark", f"{name}={value}")]
+        yield "s3a://crawls", [word for name, value in settings.items() for word in ("--spark", f"{name}={value}")]
         (folder / "out" / "clusters").mkdir(parents=True)
-        for each in client.list_objects_v2(Bucket="crawl", Prefix="out/clusters/part-")["Contents"]:
-            client.download_file("crawl", each["Key"], str(folder / each["Key"]))
-    finally:
-        server.stop()
+        for each in client.list_objects_v2(Bucket="crawls", Prefix="out/clusters/part-")["Contents"]:
+            client.download_file("crawls", each["Key"], str(folder / each["Key"]))
 
 
 def with_datatrove(pages: int) -> Sequence[str]:
@@ -335,6 +327,18 @@ def mates_micros() -> float:
     return (time.process_time() - began) / MATCHED * bands * 1e6
 
 
+def family_cost() -> str:
+    """Processor time and candidates a text of a large family, any two of which are near."""
+    random_source = np.random.default_rng(7)
+    sketches = np.repeat(random_source.integers(0, 16, (1, BINS), np.uint8), FAMILY, 0)
+    for _ in range(CHANGED_BINS):
+        sketches[np.arange(FAMILY), random_source.integers(0, BINS, FAMILY)] = random_source.integers(0, 16, FAMILY)
+    began = time.process_time()
+    first, _, _ = candidates(sketches, np.full(FAMILY, 1000), np.arange(FAMILY), THRESHOLD)
+    seconds = time.process_time() - began
+    return f"{FAMILY:,} near texts: {seconds / FAMILY * 1e6:.0f} us and {len(first) / FAMILY:.0f} candidates a text"
+
+
 def main(
     pages: int,
     folder: Path,
@@ -351,7 +355,7 @@ def main(
         write(make, pages, folder / "pages.parquet")
     section = Section("A sweep on Spark", f"{COMMAND} ({pages:,} pages{', skewed' if skew else ''})", COLUMNS)
     with ExitStack() as servers:
-        place, given = servers.enter_context(s3_server(s3, folder)) if s3 else (str(folder), [])
+        place, given = servers.enter_context(pages_on_s3(s3, folder)) if s3 else (str(folder), [])
         observed = with_spark(folder, given, f"{place}/pages.parquet", f"{place}/out", master)
     found = ("", "") if skew else quality(pages, named_by_spark(folder / "out" / "clusters", pages))
     section.rows.append((f"docstore-spark{' on S3' if s3 else ''}", *observed.cells(pages), *found))
@@ -364,6 +368,7 @@ def main(
     kinds = Counter(map(kind_of, range(pages)))
     section.notes.append(", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
     section.notes.append(f"{MATES} unrelated texts in each bucket would cost {mates_micros():.0f} us a page more")
+    section.notes.append(family_cost())
     yield section
     yield Section("Its steps", section.command, STEP_COLUMNS, list(steps_of(folder / "events", pages)))
 

@@ -117,7 +117,7 @@ class OwnTruth:
 def own_truth(store: DocumentStore, versions: Versions) -> OwnTruth:
     """Join all texts with each other."""
     kernel = Kernel(store.schema.extractor, store.schema.shingle_words)
-    fetch = store.opened.values.fetch
+    fetch = store.backend.values.fetch
     numbers = np.flatnonzero(versions.equal_by == BY_TEXT)
     sets = [
         kernel.shingles(fetch(versions.texts[number]).decode("utf-8", "surrogatepass")) for number in numbers.tolist()

@@ -1,5 +1,7 @@
 """How a compaction encodes values: how hard it tries, its dictionaries, and candidates for the bases of deltas.
 
+It reads stored values and offers what new ones may be encoded with; `relocation` writes them.
+
 New dictionaries: one a column, sampled evenly over a tablet.  `even_places` takes pieces at even distances.
 `greedy_cover` starts with several times as many, and keeps those whose short strings occur most often in other
 pieces and are not yet in a kept piece.  So a template that all pages share is in the dictionary once.  Measured on
@@ -21,10 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.model.capture import BODY, MAIN, Column
+from docstore.model.capture import BODY, MAIN, Column, PagePointer
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_ZSTD_DELTA
-from docstore.model.pointers import PagePointer
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.table import Table
@@ -34,7 +35,11 @@ from docstore.tablets.codec import PACK_LEVEL, Dictionary, ValueCodec
 from docstore.tablets.dictionaries import DictionaryFiles
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Tablet
+from docstore.tablets.record import Record
 from docstore.tablets.values import LocalValues
+
+Columns = dict[Column, bytes]
+"""Cell values of a capture."""
 
 PIECE_BYTES = 1024
 GRAM_BYTES = 16
@@ -195,6 +200,45 @@ TIMES_LARGER = 2
 """A base above SMALL_BASE_BYTES may be so many times as long as the body: each read of the body decodes the base."""
 
 
+class OldValue(NamedTuple):
+    """A body or text of a capture in an old segment, and its record.
+
+    Attributes:
+        pointer: of the capture.
+        columns: of the capture.
+        column, cell_value: of the value.
+        record: of the value.  Its owner may be another page, and its column another one.
+        raw: the value.
+        name: of the value as a base.
+        base_value: cell value of the base of that name; None if there is none.
+    """
+
+    pointer: PagePointer
+    columns: Columns
+    column: Column
+    cell_value: bytes
+    record: Record
+    raw: bytes
+    name: bytes
+    base_value: bytes | None
+
+    @property
+    def current_base(self) -> bytes:
+        """The name of the base that its record is a delta against; b"" if it is no such delta."""
+        return self.record.related if self.record.codec == CODEC_ZSTD_DELTA else b""
+
+    @property
+    def is_base(self) -> bool:
+        """Whether deltas, or captures of other pages, may refer to its record."""
+        return self.base_value == self.cell_value
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether its record is that of another page with the same bytes."""
+        is_foreign = self.record.row_key != self.pointer.row_key
+        return is_foreign and self.base_value is not None and not self.current_base
+
+
 class Relatives:
     """Bases for the bodies and texts of one tablet, filled as they are written.
 
@@ -202,9 +246,9 @@ class Relatives:
         level: how hard the compaction tries.
     """
 
-    def __init__(self, tablet: Tablet, opened: LocalBackend, table: Table, level: Level, cache_bytes: int) -> None:
+    def __init__(self, tablet: Tablet, backend: LocalBackend, table: Table, level: Level, cache_bytes: int) -> None:
         self._tablet = tablet
-        self._values, self._base_rows = opened.values, opened.base_rows
+        self._values, self._base_rows = backend.values, backend.base_rows
         self._table = table
         self.level = level
         self._by_old_value: dict[bytes, Base] = {}
@@ -238,27 +282,25 @@ class Relatives:
         self._old_values[base.name] = old_value
         return base
 
-    def bases_for_text(
-        self, row_key: bytes, name: bytes, raw: bytes, body_base: Base | None, current: bytes
-    ) -> Iterator[Base]:
+    def bases_for_text(self, text: OldValue, body_base: Base | None) -> Iterator[Base]:
         """Bases to try for a text, with their raw bytes.
 
         Args:
-            row_key, name, raw: of the text.
+            text: to be encoded.
             body_base: the base of its page's body, or None.
-            current: the name of its current base; b"" for none.
         """
+        row_key, name, current = text.pointer.row_key, text.name, text.current_base
         if self.is_usable(name):
-            yield Base(name, raw, b"", PagePointer(0, row_key))
+            yield Base(name, text.raw, b"", PagePointer(0, row_key))
             return
         candidates: list[Base | None] = []
         if body_base is not None:
-            text = self._texts.get(body_base.name)
+            base = self._texts.get(body_base.name)
             pointer = body_base.pointer
-            if text is None and pointer.timestamp:
+            if base is None and pointer.timestamp:
                 place = Place(pointer.row_key, *MAIN, pointer.timestamp)
-                text = self._values.unreadable.attempt(lambda: self._base_of_page(pointer, MAIN), place)
-            candidates.append(text)
+                base = self._values.unreadable.attempt(lambda: self._base_of_page(pointer, MAIN), place)
+            candidates.append(base)
         is_other = not candidates or candidates[0] is None or candidates[0].name != current
         if current and is_other and self.is_usable(current):
             candidates.append(Base(current, b"", b"", PagePointer(0, row_key)))
@@ -269,32 +311,36 @@ class Relatives:
             if with_raw is not None:
                 yield with_raw
 
-    def bases_for_body(
-        self, row_key: bytes, name: bytes, raw: bytes, current: bytes, of_page: PagePointer | None
-    ) -> Iterator[Base]:
-        """Bases to try for a body, with their raw bytes, each once."""
+    def bases_for_body(self, body: OldValue, likely: PagePointer | None) -> Iterator[Base]:
+        """Bases to try for a body, with their raw bytes, each once.
+
+        Args:
+            body: to be encoded.
+            likely: a page that probably has a similar body.
+        """
+        row_key, name = body.pointer.row_key, body.name
         tried: set[bytes] = set()
         if self.is_usable(name):
-            yield Base(name, raw, b"", PagePointer(0, row_key))
+            yield Base(name, body.raw, b"", PagePointer(0, row_key))
             return
-        for base in self._candidates(row_key, current, of_page):
+        for base in self._candidates(row_key, body.current_base, likely):
             if base.name in tried or base.name == name:
                 continue
             tried.add(base.name)
             with_raw = self._values.unreadable.attempt(partial(self._with_raw, base))
-            if with_raw is not None and len(with_raw.raw) <= max(SMALL_BASE_BYTES, TIMES_LARGER * len(raw)):
+            if with_raw is not None and len(with_raw.raw) <= max(SMALL_BASE_BYTES, TIMES_LARGER * len(body.raw)):
                 yield with_raw
 
-    def _candidates(self, row_key: bytes, current: bytes, of_page: PagePointer | None) -> Iterator[Base]:
+    def _candidates(self, row_key: bytes, current: bytes, likely: PagePointer | None) -> Iterator[Base]:
         if self._row[0] == row_key:
             yield from reversed(self._row[1][-2:])
         if self._last is not None:
             yield self._last
         if current and self.is_usable(current):
             yield Base(current, b"", b"", PagePointer(0, row_key))
-        if of_page is not None:
+        if likely is not None:
             base = self._values.unreadable.attempt(
-                lambda: self._base_of_page(of_page), Place(of_page.row_key, *BODY, of_page.timestamp)
+                lambda: self._base_of_page(likely), Place(likely.row_key, *BODY, likely.timestamp)
             )
             if base is not None:
                 yield base

@@ -49,10 +49,9 @@ from docstore.tablets.compaction.encoding import (
     DICTIONARY_SHARE,
     LEVELS,
     Level,
-    Relatives,
     make_dictionaries,
 )
-from docstore.tablets.compaction.relocation import Relocator
+from docstore.tablets.compaction.relocation import Relocator, ValueMover
 from docstore.tablets.compaction.segments import (
     SMALL_GARBAGE_BYTES,
     LiveData,
@@ -88,13 +87,14 @@ META = "meta"
 _FULL_SCAN = ReadSpec(cell_limit=10_000)
 _SAMPLED_SCAN = ReadSpec((CAPTURE_FAMILY,), cell_limit=10_000)
 """The cells from which dictionaries are sampled."""
+_ANY_ROW = ReadSpec(keys_only=True, cell_limit=1)
 
 
 class Compaction:
     """One run; see the top of this file.
 
     Args:
-        opened: parts of the store.
+        backend: parts of the store.
         table: of its pages, with their policies.
         committer: of all its writers.
         level: `fast` or `best`.
@@ -105,7 +105,7 @@ class Compaction:
 
     def __init__(
         self,
-        opened: LocalBackend,
+        backend: LocalBackend,
         table: Table,
         committer: LocalCommitter,
         prune: Callable[[], int],
@@ -116,8 +116,8 @@ class Compaction:
     ) -> None:
         if level not in LEVELS:
             raise InvalidArgument(f"there is no level {level!r}; use one of {', '.join(LEVELS)}")
-        self._opened = opened
-        self._bodies = opened.bodies
+        self._backend = backend
+        self._bodies = backend.bodies
         self._table = table
         self._committer = committer
         self._level_name = level
@@ -145,13 +145,13 @@ class Compaction:
         if dry_run:
             self._survey(chosen, report)
         else:
-            committer, base_rows = self._committer, self._opened.base_rows
+            committer, base_rows = self._committer, self._backend.base_rows
             if not committer.compacting.acquire(blocking=False):
                 raise StoreUnavailable("a compaction of this store is running; wait until it has finished")
             with ExitStack() as stack:
                 stack.callback(committer.compacting.release)
                 stack.enter_context(base_rows.cached(committer.lock, committer.followers))
-                unreadable = stack.enter_context(self._opened.values.unreadable.collecting())
+                unreadable = stack.enter_context(self._backend.values.unreadable.collecting())
                 try:
                     self._compact(chosen, report, whole=numbers is None)
                 finally:
@@ -162,7 +162,7 @@ class Compaction:
         return report
 
     def _chosen(self, numbers: Sequence[int] | None) -> list[Tablet]:
-        tablets = self._opened.manifest.tablets()
+        tablets = self._backend.manifest.tablets()
         if numbers is None:
             return tablets
         known = {tablet.number for tablet in tablets}
@@ -172,42 +172,42 @@ class Compaction:
         return [tablet for tablet in tablets if tablet.number in set(numbers)]
 
     def _survey(self, chosen: list[Tablet], report: CompactionReport) -> None:
-        opened = self._opened
+        backend = self._backend
         report.tablets = len(chosen)
         for tablet in chosen:
-            for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _FULL_SCAN):
+            for row in backend.engine.scan(PAGES, tablet.start, tablet.end, _FULL_SCAN):
                 report.rows += 1
                 report.expired_cells += len(self._table.dropped_of(row.cells))
                 refs = set(refs_among(row.cells))
                 report.values += len(refs)
                 report.raw_bytes += sum(raw_bytes_of(ref) for ref in refs)
-        opened.bodies.flush()
-        rows = opened.manifest.segments()
-        live_data = find_live_data(opened.engine, self._table, opened.base_rows, opened.manifest)
+        backend.bodies.flush()
+        rows = backend.manifest.segments()
+        live_data = find_live_data(backend.engine, self._table, backend.base_rows, backend.manifest)
         report.old_bytes = sum(row.committed_bytes for row in rows)
         report.live_bytes = sum(life.live_bytes for life in live_data.segments.values())
-        named = NamesBySegment(opened.manifest, self._bodies)
-        skipped, _ = segments_to_skip(rows, self._skip_rules(chosen), live_data, named, opened.manifest.next_segment)
+        named = NamesBySegment(backend.manifest, self._bodies)
+        skipped, _ = segments_to_skip(rows, self._skip_rules(chosen), live_data, named, backend.manifest.next_segment)
         report.skipped_segments = len(skipped)
 
     # --- the run
 
     def _compact(self, chosen: list[Tablet], report: CompactionReport, *, whole: bool) -> None:
-        opened, committer = self._opened, self._committer
-        named = NamesBySegment(opened.manifest, self._bodies)
+        backend, committer = self._backend, self._committer
+        named = NamesBySegment(backend.manifest, self._bodies)
         purge_id, first_new = self._seal()
-        live_data = find_live_data(opened.engine, self._table, opened.base_rows, opened.manifest)
+        live_data = find_live_data(backend.engine, self._table, backend.base_rows, backend.manifest)
         with committer.lock:
-            opened.base_rows.retired |= live_data.unused_bases
-            opened.manifest.recount(live_data.body_bytes, committer.durability)
+            backend.base_rows.retired |= live_data.unused_bases
+            backend.manifest.recount(live_data.body_bytes, committer.durability)
             if whole:
-                opened.manifest.merge_small(committer.durability)
-            opened.manifest.split_grown(committer.durability)
-            rows = [row for row in opened.manifest.segments() if row.number < first_new]
+                backend.manifest.merge_small(committer.durability)
+            backend.manifest.split_grown(committer.durability)
+            rows = [row for row in backend.manifest.segments() if row.number < first_new]
         numbers = {tablet.number for tablet in chosen}
-        chosen = [tablet for tablet in opened.manifest.tablets() if whole or tablet.number in numbers]
+        chosen = [tablet for tablet in backend.manifest.tablets() if whole or tablet.number in numbers]
         rules = self._skip_rules(chosen, full=bool(purge_id))
-        before = set(opened.dictionaries.names())
+        before = set(backend.dictionaries.names())
         skipped, marks_number = segments_to_skip(rows, rules, live_data, named, first_new)
         report.skipped_segments = len(skipped)
         to_empty = [row for row in rows if row.number not in skipped]
@@ -236,13 +236,13 @@ class Compaction:
         with committer.lock:
             plan = Plan()
             # Before their tablet had new dictionaries, writers may have used some from before the purge.
-            is_clean = not report.kept_segments and before.isdisjoint(set(opened.dictionaries.names()) - self._made)
+            is_clean = not report.kept_segments and before.isdisjoint(set(backend.dictionaries.names()) - self._made)
             if whole and is_clean and purge_id == self._purge_id():
                 plan.rows.append(RowMutations(META, PURGED_ROW, [DeleteCells(META_FAMILY, b"")]))
-                remove_unfinished(opened.files, opened.path / SET_ASIDE_DIRECTORY, kept=0)
+                remove_unfinished(backend.files, backend.path / SET_ASIDE_DIRECTORY, kept=0)
             committer.commit(plan)
         self._tell(self._total_bytes)
-        report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
+        report.new_bytes = sum(row.committed_bytes for row in backend.manifest.segments())
 
     def _fitting(self, rows: Sequence[SegmentRow], live_data: LiveData) -> tuple[set[int], int, int]:
         """Choose the segments to empty: all of them, or on a full disk those with most garbage, while there is room.
@@ -255,7 +255,7 @@ class Compaction:
         Raises:
             StorageError: ENOSPC, because nothing can be freed in the room that there is.
         """
-        self._opened.make_reserve()
+        self._backend.make_reserve()
         segments = live_data.segments
         live = {row: segments[row.number].live_bytes if row.number in segments else 0 for row in rows}
         all_bytes = sum(live.values())
@@ -277,40 +277,40 @@ class Compaction:
 
         That is their copy, their dictionaries, LevelDB's log of the new refs, and what LevelDB rewrites at once.
         """
-        reserve = self._opened.reserve
+        reserve = self._backend.reserve
         log_bytes = min(live_bytes // 4, reserve.log_limit_bytes)
         return int(live_bytes * (1 + DICTIONARY_SHARE)) + log_bytes + reserve.compaction_bytes
 
     def _lacking_bytes(self, live_bytes: int) -> int:
-        return self._needed_bytes(live_bytes) - self._opened.reserve.free_bytes()
+        return self._needed_bytes(live_bytes) - self._backend.reserve.free_bytes()
 
     def _no_room(self, live_bytes: int) -> StorageError:
         """The error for so many bytes of live values that cannot be moved."""
-        free_bytes, needed_bytes = self._opened.reserve.free_bytes(), self._needed_bytes(live_bytes)
+        free_bytes, needed_bytes = self._backend.reserve.free_bytes(), self._needed_bytes(live_bytes)
         return StorageError(
             errno.ENOSPC,
-            f"the disk of {self._opened.path} is too full to compact {live_bytes} live bytes: copies and tables of "
+            f"the disk of {self._backend.path} is too full to compact {live_bytes} live bytes: copies and tables of "
             f"LevelDB take {needed_bytes} bytes before any are freed, and {free_bytes} are free; free "
             f"{max(needed_bytes - free_bytes, 0) + SLACK_BYTES} bytes, or delete pages, and run it again",
         )
 
     def _free_space(self, report: CompactionReport, named: NamesBySegment, old: set[int], marks_number: int) -> None:
         """The steps from sweep to unlink."""
-        opened, committer = self._opened, self._committer
+        backend, committer = self._backend, self._committer
         used = Usage()
         with committer.lock:
             committer.watch = used.add_written
         try:
-            used.add_rows(opened.engine, opened.base_rows)
+            used.add_rows(backend.engine, backend.base_rows)
             report.freed_bodies = self._sweep(named, used, old)
             with ThreadPoolExecutor(1, "docstore-compact") as pool:
-                pages = pool.submit(opened.engine.compact, PAGES)  # LevelDB does it meanwhile, without the GIL
-                if opened.reserve.is_scarce():
+                pages = pool.submit(backend.engine.compact, PAGES)  # LevelDB does it meanwhile, without the GIL
+                if backend.reserve.is_scarce():
                     pages.result()  # both together need more space
                 report.pruned_postings = self._prune()
                 pages.result()
             for name in (name for name in TABLE_TAGS if name != PAGES):
-                opened.engine.compact(name)  # makes the swapped refs durable, at any durability of their commits
+                backend.engine.compact(name)  # makes the swapped refs durable, at any durability of their commits
             report.removed_segments, report.kept_segments = self._unlink(named, used, old, marks_number)
         finally:
             committer.watch = None
@@ -328,17 +328,17 @@ class Compaction:
         """
         with self._committer.lock:
             self._bodies.seal()
-            self._opened.values.forget_dictionaries()  # samples may have bytes of purged pages
+            self._backend.values.forget_dictionaries()  # samples may have bytes of purged pages
             self._committer.commit(Plan())
             return self._purge_id(), self._bodies.new_number()
 
     def _purge_id(self) -> bytes:
         """The id of the last purge, until a run has rewritten all segments after it; then b""."""
-        cell = self._opened.engine.newest(META, PURGED_ROW, META_FAMILY, b"")
+        cell = self._backend.engine.newest(META, PURGED_ROW, META_FAMILY, b"")
         return b"" if cell is None else cell.value
 
     def _skip_rules(self, chosen: Sequence[Tablet], *, full: bool = False) -> SkipRules:
-        tablets = {tablet.number: tablet for tablet in self._opened.manifest.tablets()}
+        tablets = {tablet.number: tablet for tablet in self._backend.manifest.tablets()}
         names = list(LEVELS)
         levels = frozenset(names[names.index(self._level_name) :])
         most = -1.0 if full or self._full else MOST_GARBAGE
@@ -352,8 +352,7 @@ class Compaction:
         Threads share the engine, the committer and the dictionaries; a tablet's segment, candidates and counts are of
         one thread.  A page of another tablet can be a base whether that tablet is moved before, later or meanwhile.
         """
-        opened = self._opened
-        codec = self._level.codec()
+        backend = self._backend
         copies = not (self._level.compares or self._full or purged)
         moved_shared: dict[bytes, bytes] = {}
         threads = max(1, min(len(chosen), os.cpu_count() or 1))
@@ -361,39 +360,43 @@ class Compaction:
         stop = threading.Event()
 
         def work(tablet: Tablet) -> CompactionReport:
-            relocator = Relocator(
-                opened,
-                self._table,
-                self._committer,
-                old=old,
-                begin_segment=lambda number: SegmentWriter(
-                    opened.files, self._bodies, number, old, self._level_name, first_new
-                ),
-                on_bytes=self._tell,
-                codec=codec,
-                copies=copies,
-                moved_shared=moved_shared,
-                stop=stop,
-            )
             is_part = any(
                 row.tablet == tablet.number or not (row.tablet or row.level) for row in rows if row.number not in old
             )
+            has_rows = next(backend.engine.scan("pages", tablet.start, tablet.end, _ANY_ROW), None) is not None
             dictionaries = TabletDictionaries(
                 tablet,
-                opened.engine,
-                lambda checksum: opened.values.unreadable.attempt(partial(opened.dictionaries.load, checksum)),
+                backend.engine,
+                lambda checksum: backend.values.unreadable.attempt(partial(backend.dictionaries.load, checksum)),
                 self._level.zstd,
-                keeps=is_part or copies,
+                keeps=has_rows and (is_part or copies),
                 of_sites=copies,
             )
+            mover = ValueMover(
+                backend,
+                self._table,
+                tablet,
+                dictionaries,
+                self._level,
+                old=old,
+                begin_segment=lambda number: SegmentWriter(
+                    backend.files, self._bodies, number, old, self._level_name, first_new
+                ),
+                copies=copies,
+                moved_shared=moved_shared,
+                cache_bytes=CACHE_BYTES // threads,
+            )
+            relocator = Relocator(
+                backend, self._table, self._committer, tablet, mover, old=old, on_bytes=self._tell, stop=stop
+            )
             try:
-                self._move(tablet, relocator, dictionaries, old, is_part=is_part, cache_bytes=CACHE_BYTES // threads)
+                self._move(tablet, relocator, dictionaries, old, is_part=is_part)
             except BaseException as error:
                 if not stop.is_set():  # else it only says that it was stopped
                     failures.append(error)
                 stop.set()
                 raise
-            return relocator.counts
+            return mover.counts
 
         if threads == 1:
             return [work(tablet) for tablet in chosen]
@@ -414,13 +417,12 @@ class Compaction:
         old: set[int],
         *,
         is_part: bool,
-        cache_bytes: int,
     ) -> None:
         """Move the values of a tablet that are in old segments; `is_part`: some of its segments are skipped."""
-        opened = self._opened
+        backend = self._backend
         cell_values: dict[Column, list[bytes]] = defaultdict(list)
         moves_values = False
-        for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _SAMPLED_SCAN):
+        for row in backend.engine.scan(PAGES, tablet.start, tablet.end, _SAMPLED_SCAN):
             records = list(sound_records(row.cells))
             dropped = {record.timestamp for record in self._table.dropped_records(records)}
             hidden = self._table.bodies_to_drop(records)
@@ -435,30 +437,27 @@ class Compaction:
             for column, value in kept:
                 if self._level.compares or dictionaries.wants_sample(row.row_key, column):
                     cell_values[column].append(value)
-        for column, made in make_dictionaries(cell_values, opened.values, self._level, opened.dictionaries).items():
+        for column, made in make_dictionaries(cell_values, backend.values, self._level, backend.dictionaries).items():
             dictionaries.add(column, made)
         for number in range(PASSES):
-            relatives = Relatives(tablet, opened, self._table, self._level, cache_bytes)
-            before = relocator.counts.lost_races
-            relocator.move(tablet, dictionaries, relatives, again=number > 0)
-            if not relocator.counts.left_values and relocator.counts.lost_races == before:
+            if not relocator.move(again=number > 0):
                 break
         self._made |= dictionaries.made
         if moves_values or not is_part:  # also without values: its old dictionaries may have bytes of purged pages
             with self._committer.lock:  # for the next values
                 self._committer.commit(dictionaries.plan())
-                opened.values.forget_dictionaries()
+                backend.values.forget_dictionaries()
 
     # --- files
 
     def _sweep(self, named: NamesBySegment, used: Usage, old: set[int]) -> int:
         """Free bases without users; returns how many."""
-        opened, committer = self._opened, self._committer
+        backend, committer = self._backend, self._committer
         self._needed(named, used, old)  # reads the names of all segments, so that under the lock few are left to read
         with committer.lock:
             _, bases = self._needed(named, used, old)
             free = sorted(used.base_rows.keys() - bases)
-            opened.base_rows.retired.update(free)
+            backend.base_rows.retired.update(free)
         for start in range(0, len(free), SLICE_BASES):
             with committer.lock:
                 rows = [freed_row(name) for name in free[start : start + SLICE_BASES]]
@@ -469,32 +468,32 @@ class Compaction:
 
     def _needed(self, named: NamesBySegment, used: Usage, old: set[int]) -> tuple[set[int], set[bytes]]:
         """The segments and bases that must stay; see `needed`."""
-        rows = self._opened.manifest.segments()
+        rows = self._backend.manifest.segments()
         return needed(rows, used.segments | {row.number for row in rows if row.number not in old}, named, used)
 
     def _unlink(self, named: NamesBySegment, used: Usage, old: set[int], marks_number: int) -> tuple[int, int]:
         """Remove old segments without refs; returns how many were removed, and how many stay."""
-        opened, committer = self._opened, self._committer
+        backend, committer = self._backend, self._committer
         with committer.lock:
             staying, _ = self._needed(named, used, old)
-            rows: list[SegmentRow] = opened.manifest.segments()
+            rows: list[SegmentRow] = backend.manifest.segments()
         numbers, marks = removable(rows, old, staying, named, marks_number)
         if marks and not self._bodies.is_pinned():
-            writer = SegmentWriter(opened.files, self._bodies, 0, numbers, SEGMENT_OF_MARKS, marks_number)
+            writer = SegmentWriter(backend.files, self._bodies, 0, numbers, SEGMENT_OF_MARKS, marks_number)
             for delete_mark in marks:
                 writer.add(delete_mark)
             segment_of_marks = writer.finish()
             with committer.lock:
-                opened.manifest.write_segment(segment_of_marks, committer.durability, writer.names)
+                backend.manifest.write_segment(segment_of_marks, committer.durability, writer.names)
         removed = 0
         for number in numbers:
             with committer.lock:  # taken for each segment, because a removal costs two fsyncs and an unlink
                 if self._bodies.is_pinned() or number in used.segments:
                     break  # later segments may have delete marks for this one
-                row = next(row for row in opened.manifest.segments() if row.number == number)
-                opened.manifest.write_segment(row._replace(state=SEGMENT_DRAINING), Durability.SYNC)
+                row = next(row for row in backend.manifest.segments() if row.number == number)
+                backend.manifest.write_segment(row._replace(state=SEGMENT_DRAINING), Durability.SYNC)
                 self._bodies.remove(number)
-                opened.manifest.remove_segment(number, Durability.SYNC)
+                backend.manifest.remove_segment(number, Durability.SYNC)
             removed += 1
         return removed, len(old - set(numbers[:removed]))
 
@@ -504,18 +503,18 @@ class Compaction:
         A dictionary may come into use again during this: if a deleted site is crawled again, its first pages make the
         same dictionary.
         """
-        opened = self._opened
-        with opened.values.dictionaries.recording_use() as used:
+        backend = self._backend
+        with backend.values.dictionaries.recording_use() as used:
             with self._committer.lock:
                 self._bodies.flush()
-                names = opened.dictionaries.names()
-                rows = opened.manifest.segments()
-            needed = set(checksums_in_use(opened.engine)).union(*(named.of(row).dictionaries for row in rows))
-            needed |= dictionaries_set_aside(opened.files, opened.path / SET_ASIDE_DIRECTORY)
+                names = backend.dictionaries.names()
+                rows = backend.manifest.segments()
+            needed = set(checksums_in_use(backend.engine)).union(*(named.of(row).dictionaries for row in rows))
+            needed |= dictionaries_set_aside(backend.files, backend.path / SET_ASIDE_DIRECTORY)
             with self._committer.lock:
                 if self._bodies.is_pinned():
                     return 0
                 unused = [name for name in names if name not in needed and name not in used]
-                opened.dictionaries.remove(unused)
-                opened.values.forget_dictionaries()  # a removed one may be cached
+                backend.dictionaries.remove(unused)
+                backend.values.forget_dictionaries()  # a removed one may be cached
         return len(unused)

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::bytes::{self, is_space, is_wide_space, sequence_length};
 use crate::references::reference;
-use crate::sixteen::Sixteen;
+use crate::simd::Sixteen;
 use crate::wide::Bytes;
 
 /// What stands between the last word written and the next one.

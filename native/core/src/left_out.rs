@@ -13,8 +13,8 @@ use crate::names::{
 };
 use crate::page::{is_space, sources, values};
 use crate::references::decode;
-use crate::said::{declares, decoded};
-use crate::sixteen;
+use crate::attributes::{declares, decoded};
+use crate::simd;
 use crate::tokens::{mentions, Tag, Tags};
 use crate::wide::{self, in_a_group_of_64, Bytes, Groups};
 
@@ -452,7 +452,7 @@ impl LeftOut {
         }
         let is_link = tag.name == NAME_A << 1 && next.name == NAME_A << 1 | 1;
         let special = |place: usize| {
-            let bytes = sixteen::load(source, place.min(source.len()));
+            let bytes = simd::load(source, place.min(source.len()));
             bytes.equal(b'#') | bytes.equal(b'&') | bytes.high()
         };
         if (special(start) | special(start + 16) << 16) << (32 - (end - start)) != 0 {

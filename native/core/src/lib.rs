@@ -6,7 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod analysis;
-mod apart;
+mod inline_tags;
 mod around;
 pub mod bytes;
 pub mod charset;
@@ -34,17 +34,17 @@ mod plateau;
 pub mod postings;
 pub mod ranking;
 pub mod references;
-pub mod said;
+pub mod attributes;
 pub mod scored;
 pub mod shingle;
 pub mod simhash;
-mod sixteen;
+mod simd;
 pub mod sketch;
 pub mod sketches;
 pub mod slices;
 pub mod source;
 pub mod stamps;
-pub mod strays;
+pub mod outliers;
 mod teasers;
 pub mod texts;
 pub mod tokens;

@@ -73,7 +73,7 @@ pub fn find(text: &[u8], found: impl FnMut(usize, u8)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sixteen::Sixteen;
+    use crate::simd::Sixteen;
 
     #[test]
     fn one_pass_finds_what_a_search_for_each_word_finds() {

@@ -13,9 +13,9 @@ use crate::names::{NAME_DD, NAME_DL, NAME_LI, NAME_NOSCRIPT, NAME_TD, NAME_TH, N
 use crate::numbers::Numbers;
 use crate::outline::{Block, Outline, Reading};
 use crate::phrases::{self, OF_CONSENT};
-use crate::said::Remembered;
+use crate::attributes::Remembered;
 use crate::stamps::{is_by, stamp_of, Stamp};
-use crate::strays::Strays;
+use crate::outliers::Outliers;
 use crate::tables::scorecard::{
     AMOUNT, ANY, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE, NOTHING, PLACE, REPEATED, SAME_ELEMENT,
     SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, TITLE, WORDS,
@@ -99,7 +99,7 @@ pub struct Scored {
     combined: Combined,
     around: Around,
     alike: Alike,
-    strays: Strays,
+    outliers: Outliers,
     /// Where in the text the blocks begin that are teasers.
     teasers: Vec<usize>,
     /// Of each block, and of two blocks that are not there before the first and behind the last.
@@ -338,7 +338,7 @@ impl Scored {
     /// The page without what is never content, and the numbers of the blocks that `combined` takes.
     fn take(&mut self, source: &[u8], kept: Kept, reading: Reading) -> Vec<usize> {
         self.not_never(source, kept, reading);
-        self.drop_strays();
+        self.drop_outliers();
         self.drop_teasers();
         combined::select(&self.combined.page, FEW_SOLID)
     }
@@ -537,10 +537,10 @@ impl Scored {
     }
 
     /// Drop long texts that few of many alike elements have.
-    fn drop_strays(&mut self) {
+    fn drop_outliers(&mut self) {
         let page = &mut self.combined.page;
-        let strays = self.strays.find(page);
-        self.drop_blocks(&strays);
+        let outliers = self.outliers.find(page);
+        self.drop_blocks(&outliers);
     }
 
     /// Drop cards of other pages behind a story.

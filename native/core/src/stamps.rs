@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::bytes;
-use crate::sixteen;
+use crate::simd;
 use crate::tables::stamps::{BESIDE_WORDS, COUNT_WORDS, DATE_WORDS, TOLD_WORDS};
 
 const YEAR_DIGITS: usize = 4;
@@ -111,7 +111,7 @@ impl Words {
 
 fn has_digit(text: &[u8], range: &Range<usize>) -> bool {
     range.clone().step_by(16).any(|place| {
-        let bytes = sixteen::load(text, place);
+        let bytes = simd::load(text, place);
         let within = u32::MAX >> (32 - (range.end - place).min(16));
         bytes.at_most(b'9') & !bytes.at_most(b'0' - 1) & within != 0
     })

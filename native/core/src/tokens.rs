@@ -4,7 +4,7 @@
 
 use crate::bytes::{self, find, is_blank};
 use crate::names::{self, Names, NOTHING};
-use crate::sixteen;
+use crate::simd;
 use crate::wide::{self, equal_of_64, Bytes};
 
 /// One tag or comment, by places in the source.
@@ -270,7 +270,7 @@ fn element<B: Bytes>(
 fn attribute_name_end(source: &[u8], mut place: usize) -> usize {
     if place < source.len() {
         // What looks like an end mostly is one.
-        let bytes = sixteen::load(source, place);
+        let bytes = simd::load(source, place);
         let likely = bytes.at_most(b' ') | bytes.equal(b'/') | bytes.equal(b'>') | bytes.equal(b'=') | 1 << 16;
         place = (place + likely.trailing_zeros() as usize).min(source.len());
     }
@@ -451,7 +451,7 @@ pub fn mentions(attributes: &[u8], word: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sixteen::Sixteen;
+    use crate::simd::Sixteen;
     use crate::wide::Work;
 
     /// The places of `<` that are asked for one after the other, each from some bytes behind the last.

@@ -4,7 +4,7 @@
 //! i.  Knows `sixteen`, whose bytes every processor has; must not know what a loop looks for.
 
 use crate::bytes;
-use crate::sixteen::{self, Sixteen};
+use crate::simd::{self, Sixteen};
 
 /// Eight groups of words, as bits: those that have the low four bits of each of a word's first `N` bytes, and the high
 /// four bits of the first one.
@@ -41,7 +41,7 @@ impl Bytes for Sixteen {
 
     #[inline(always)]
     fn load(source: &[u8], place: usize) -> Self {
-        sixteen::load(source, place)
+        simd::load(source, place)
     }
 
     #[inline(always)]

@@ -181,23 +181,43 @@ fn text<'a>(source: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
 /// Number of the kind, row key, time and reason of a verdict.
 type Verdict<'a> = (u64, &'a [u8], u64, &'a [u8]);
 
+/// None for a verdict that is damaged anywhere: Python has to report it.
 fn verdict(source: &[u8]) -> Option<Verdict<'_>> {
-    let mut at = 0;
-    if !(0x95..=0x9f).contains(&number(source, &mut at, 1)?) {
+    let at = &mut 0;
+    if number(source, at, 1)? != 0x9b {
         return None;
     }
-    let (kind, of_row_key) = (number(source, &mut at, 1)?, text(source, &mut at)?);
-    let of_timestamp = match number(source, &mut at, 1)? {
-        small @ 0..=0x7f => small,
-        tag @ 0xcc..=0xcf => number(source, &mut at, 1 << (tag - 0xcc))?,
-        _ => return None,
-    };
-    match number(source, &mut at, 1)? {
-        0 | 1 => {}
-        0xcb => drop(take(source, &mut at, 8)?),
-        _ => return None,
+    let (kind, of_row_key, of_timestamp) = (small(source, at)?, text(source, at)?, whole(source, at)?);
+    similarity(source, at)?;
+    let reason = text(source, at)?;
+    let (_contains, _candidates, _verified) = (text(source, at)?, whole(source, at)?, whole(source, at)?);
+    let _previous = small(source, at)?;
+    similarity(source, at)?;
+    let _stored = small(source, at)?;
+    (*at == source.len()).then_some((kind, of_row_key, of_timestamp, reason))
+}
+
+/// A number below 128 of a message.
+fn small(source: &[u8], at: &mut usize) -> Option<u64> {
+    number(source, at, 1).filter(|number| *number <= 0x7f)
+}
+
+/// A whole number of a message, which is not negative.
+fn whole(source: &[u8], at: &mut usize) -> Option<u64> {
+    match number(source, at, 1)? {
+        small @ 0..=0x7f => Some(small),
+        tag @ 0xcc..=0xcf => number(source, at, 1 << (tag - 0xcc)),
+        _ => None,
     }
-    Some((kind, of_row_key, of_timestamp, text(source, &mut at)?))
+}
+
+/// Pass a similarity in a message.
+fn similarity(source: &[u8], at: &mut usize) -> Option<()> {
+    match number(source, at, 1)? {
+        0 | 1 => Some(()),
+        0xcb => take(source, at, 8).map(drop),
+        _ => None,
+    }
 }
 
 /// The distinctive words of a title, one a line, ascending; None if a word may be a number of another script.

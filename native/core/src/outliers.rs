@@ -9,16 +9,16 @@ use crate::names::{NAME_ARTICLE, NAME_ASIDE, NAME_DIV, NAME_SECTION};
 use crate::outline::Outline;
 
 const GENERIC: [u32; 4] = [NAME_DIV, NAME_SECTION, NAME_ASIDE, NAME_ARTICLE];
-const STRAY_WEIGHT: u64 = SOLID_WEIGHT;
-const MOST_STRAYS: u32 = 3;
+const OUTLIER_WEIGHT: u64 = SOLID_WEIGHT;
+const MOST_OUTLIERS: u32 = 3;
 const LEAST_RATIO: u32 = 4;
-const STRAY_SHARE: u64 = 2;
+const OUTLIER_SHARE: u64 = 2;
 const MADE: usize = 256;
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Forms of a page's elements.
 #[derive(Default)]
-pub struct Strays {
+pub struct Outliers {
     /// Of each element.
     forms: Vec<u32>,
     /// By the parent's form, a name, and twice the number of marks, one more with attributes.
@@ -31,12 +31,12 @@ pub struct Strays {
     weights: Vec<u64>,
 }
 
-impl Strays {
-    /// Numbers of the blocks that are strays, ascending.
+impl Outliers {
+    /// Numbers of the blocks that are outliers, ascending.
     pub fn find(&mut self, page: &Outline) -> Vec<usize> {
         let may_be = |number: &usize| {
             let block = &page.blocks[*number];
-            let is_long = block.weight >= STRAY_WEIGHT && !block.is_heading;
+            let is_long = block.weight >= OUTLIER_WEIGHT && !block.is_heading;
             is_long && GENERIC.contains(&page.tags[block.owner as usize].0)
         };
         let mut found: Vec<usize> = (0..page.blocks.len()).filter(may_be).collect();
@@ -56,7 +56,7 @@ impl Strays {
         found.retain(|&number| {
             let owner = page.blocks[number].owner;
             let own = self.counts[form(owner)];
-            own <= MOST_STRAYS && own * LEAST_RATIO <= self.counts[form(page.parents[owner as usize])]
+            own <= MOST_OUTLIERS && own * LEAST_RATIO <= self.counts[form(page.parents[owner as usize])]
         });
         if found.is_empty() {
             return found;
@@ -69,7 +69,7 @@ impl Strays {
         }
         found.retain(|&number| {
             let block = &page.blocks[number];
-            block.weight * STRAY_SHARE <= self.weights[form(page.parents[block.owner as usize])]
+            block.weight * OUTLIER_SHARE <= self.weights[form(page.parents[block.owner as usize])]
         });
         found
     }

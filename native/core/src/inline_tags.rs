@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::groups;
 use crate::names::ADVERT_WORDS;
-use crate::said::{decoded, number_of, Remembered, Said, ARIA_MODAL, NAMES, ROLE};
+use crate::attributes::{decoded, number_of, Remembered, Said, ARIA_MODAL, NAMES, ROLE};
 use crate::tables::scorecard::{CONSENT_MANAGERS, CONSENT_NAMES};
 use crate::tokens::each_attribute;
 use crate::wide::{Bytes, Groups};
@@ -172,7 +172,7 @@ mod tests {
             if tags.say_so(attributes.as_bytes()) {
                 count += 1;
                 for found in
-                    [Ask(attributes.as_bytes()).on::<crate::sixteen::Sixteen>(), wide::run(Ask(attributes.as_bytes()))]
+                    [Ask(attributes.as_bytes()).on::<crate::simd::Sixteen>(), wide::run(Ask(attributes.as_bytes()))]
                 {
                     assert!(found, "{attributes}");
                 }
