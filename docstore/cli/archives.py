@@ -251,21 +251,8 @@ def run_export(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         store = open_in(stack, args)
         show = output.progress_of_count(args, stack, " pages")
-        selection = Selection(
-            prefix=args.prefix,
-            host=args.host,
-            since=args.since,
-            until=args.until,
-            versions=args.versions,
-            status=args.status,
-            lang=args.lang,
-            min_words=args.min_words,
-            crawl=args.crawl or "",
-            verdicts=tuple(args.verdict),
-            where=_conditions(args),
-            collapse=args.collapse,
-            drop_repeated_lines=args.drop_repeated_lines,
-        )
+        taken = {name: getattr(args, name) for name in _SELECTED}
+        selection = Selection(crawl=args.crawl or "", verdicts=tuple(args.verdict), where=_conditions(args), **taken)
         if args.dropped:
             _write_dropped(store, selection, args.dropped)
         index, done_before = None, 0
@@ -321,6 +308,8 @@ def run_export(args: argparse.Namespace) -> int:
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
 
 
+_SELECTED = ("prefix", "host", "since", "until", "versions", "status", "lang", "collapse", "drop_repeated_lines")
+"""Options with the names and values of a `Selection`."""
 _FORM = ("format", "layout", "columns", "body", "markdown", "keep_encoded")
 """Options that say how captures are written."""
 
