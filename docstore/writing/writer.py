@@ -458,6 +458,8 @@ class Sequencer:
         view = self._view
         with self._committer.lock:
             try:
+                if view.batch.writes or view.batch.anchors:
+                    view.drop()  # a second interrupt (Ctrl-C) has kept the handler below from dropping it
                 for start in range(0, len(pages), PORTION_PAGES):
                     portion = pages[start : start + PORTION_PAGES]
                     if start and is_awaited():

@@ -45,6 +45,7 @@ pub struct Block {
     /// the text behind tag n - 1.
     pub pieces: Range<u32>,
     pub weight: u64,
+    /// Of the part in links, without signs.
     pub link_weight: u64,
     /// Of the part in time elements.
     pub time_weight: u64,
@@ -237,7 +238,7 @@ impl Outline {
             if tag.end as usize == end && raw.is_none() {
                 continue;
             }
-            let before = flow.weight();
+            let (before, mut of_signs) = (flow.weight(), 0);
             if let Some(how) = raw {
                 flow.push(source, tag.content as usize, tag.end as usize, how);
                 flow.end_block();
@@ -246,11 +247,11 @@ impl Outline {
                 if signs.first().is_none_or(|sign| sign.start as usize >= end) {
                     flow.push_inline::<B>(source, tag.end as usize, end, how);
                 } else {
-                    self.push_signs(source, tag.end as usize..end, how, &mut signs, flow);
+                    of_signs = self.push_signs(source, tag.end as usize..end, how, &mut signs, flow);
                 }
             }
             if in_link {
-                reading.link_weight += flow.weight() - before;
+                reading.link_weight += flow.weight() - before - of_signs;
                 reading.is_local |= reading.is_heading && flow.weight() != before && leads_within(link);
             }
             if reading.in_time {
@@ -260,7 +261,7 @@ impl Outline {
         self.end_block(&mut reading, tags.len(), flow);
     }
 
-    /// Read a text, and note where its signs stand in the flow.
+    /// Read a text, and note where its signs stand in the flow; gives their weight.
     #[inline(never)]
     fn push_signs(
         &mut self,
@@ -269,12 +270,15 @@ impl Outline {
         how: Source,
         signs: &mut &[Range<u32>],
         flow: &mut Flow,
-    ) {
+    ) -> u64 {
+        let mut weight = 0;
         flow.push_around(source, text.start, text.end, how, signs, |flow, sign| {
-            let before = flow.bytes().len();
+            let (start, before) = (flow.bytes().len(), flow.weight());
             flow.push(source, sign.start, sign.end, how);
-            self.signs.push(before..flow.bytes().len());
+            self.signs.push(start..flow.bytes().len());
+            weight += flow.weight() - before;
         });
+        weight
     }
 
     /// End the block that is being read at a tag, and begin the next one.
