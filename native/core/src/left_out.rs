@@ -346,7 +346,8 @@ impl LeftOut {
                 open.becomes = if self.heads != 0 || parent.is_some_and(is_in_role) {
                     Some(NOTHING)
                 } else {
-                    has_word(attributes, &ACCORDIONS).then_some(NAME_SUMMARY << 1)
+                    ((is_panel || has(attributes, "faq")) && has_word(attributes, &ACCORDIONS))
+                        .then_some(NAME_SUMMARY << 1)
                 };
             } else if self.headings != 0 && meanings & IS_BUTTON != 0 && has_role(attributes, "button") {
                 open.becomes = Some(NOTHING);
