@@ -549,9 +549,8 @@ fn hides(attributes: &[u8]) -> bool {
     let [hidden, aria, style] = values.map(|value| value.map(decoded));
     hidden.is_some_and(|value| !value.eq_ignore_ascii_case(b"until-found"))
         || aria.is_some_and(|value| value.eq_ignore_ascii_case(b"true"))
-        || style.is_some_and(|style| {
-            declares(&style, "display", &["none"]) || declares(&style, "visibility", &["hidden"])
-        })
+        || style
+            .is_some_and(|style| declares(&style, "display", &["none"]) || declares(&style, "visibility", &["hidden"]))
 }
 
 /// Whether a class has one of some words; they are looked for in small letters first.
