@@ -132,7 +132,7 @@ def text_numbers(engine: Engine) -> Iterator[bytes]:
 
 
 def keys_of_text(kernel: Kernel, text: str, number: int) -> IndexQuery | None:
-    """What a text is posted under, as `HashIndex.add` posts its page; None if it is too short."""
+    """The index keys of a text, or None if the text is too short to be indexed."""
     found = kernel.analyse_text(text)
     if found.word_count < MIN_NEAR_WORDS:
         return None

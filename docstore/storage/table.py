@@ -356,11 +356,9 @@ class PlainFamilies:
 
     def scan(self, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
         """Rows with a kept cell of the spec, in row-key order."""
-        return (
-            self._scan_kept(start, end, spec)
-            if self._collects(spec)
-            else self._engine.scan(self._name, start, end, spec)
-        )
+        if self._collects(spec):
+            return self._scan_kept(start, end, spec)
+        return self._engine.scan(self._name, start, end, spec)
 
     def kept(self, cells: Iterable[Cell], spec: ReadSpec) -> Iterator[Cell]:
         """The cells of whole columns that the policies keep and the spec selects."""
@@ -368,10 +366,10 @@ class PlainFamilies:
         for column, group in groupby(cells, key=_column_of):
             yield from self._kept_of_column(column, group, spec, now)
 
-    def dropped(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Of all versions of a column, newest first, those that the policy of its family drops."""
-        policy = self._policies.get(cells[0].family)
-        return [] if policy is None else expired(cells, policy, self._clock(), self._same_value)
+    def dropped(self, family: str, cells: Iterable[Cell]) -> list[Cell]:
+        """Of all versions of a column of a family, newest first, those that its policy drops."""
+        policy = self._policies.get(family)
+        return [] if policy is None else expired(list(cells), policy, self._clock(), self._same_value)
 
     def collected_columns(self, row_key: bytes) -> Iterator[list[Cell]]:
         """All versions of each column of a row that has a policy."""
@@ -420,7 +418,7 @@ class PlainFamilies:
     def _kept_of_column(
         self, column: tuple[str, bytes], cells: Iterable[Cell], spec: ReadSpec, now: int
     ) -> Iterator[Cell]:
-        """As `_kept`, for one column; reads no more versions than needed."""
+        """As `kept`, for one column; reads no more versions than needed."""
         policy = self._policies.get(column[0], _KEEP_ALL)
         after = spec.after
         count = 0
@@ -675,7 +673,7 @@ class Table(CaptureRows):
             if column[0] == CAPTURE_FAMILY or is_later(column):
                 dropped += [cell for cell in group if cell.timestamp not in kept]
             else:
-                dropped += self._plain.dropped(list(group))
+                dropped += self._plain.dropped(column[0], group)
         return dropped
 
     def dropped(self, row_key: bytes) -> Iterator[Cell]:

@@ -1,7 +1,8 @@
 """The commit point: makes values durable, then writes the rows of a plan.
 
-Every write to a store goes through here, under one lock.  So the committed lengths of segments in the manifest always
-match the rows.
+All rows of pages, bases and postings are written here, under one lock, with the row of the manifest that says how far
+segments are committed.  So the committed lengths always match the rows.  Other rows of table `meta` have writers of
+their own: the manifest writes the rows of segments and tablets, `RunIndex` trims its log, an open records losses.
 """
 
 from __future__ import annotations

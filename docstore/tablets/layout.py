@@ -4,8 +4,8 @@ Open takes the lock, checks FORMAT, opens the engine, loads the manifest, and re
 lengths.  If bytes of committed rows are missing that were never synced (power loss at a durability below `sync`), the
 captures that need them are dropped and listed (`losses`).  If synced bytes are missing, because a file is away, cut or
 empty, no row is dropped: the store opens for reading only, until the file is back or the loss is accepted.  If records
-show that rows are missing (LevelDB's files were
-truncated or replaced by older ones), the loss is recorded and the records are set aside.
+show that rows are missing (LevelDB's files were truncated or replaced by older ones), the loss is recorded and the
+records are set aside.
 """
 
 from __future__ import annotations

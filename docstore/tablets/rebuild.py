@@ -41,6 +41,7 @@ from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files, StoreLock
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema
+from docstore.storage.table import PAGES
 from docstore.storage.values import parse_cell_value
 from docstore.tablets.engines.leveldb import LevelDBEngine, rebuild_leveldb
 from docstore.tablets.layout import SALVAGE_ROWS, check_format, decode_format, encode_format
@@ -149,7 +150,7 @@ def _cover_refs(engine: Engine, bodies: ValueLog, files: Files) -> int:
 
 def _cell_values(engine: Engine) -> Iterator[bytes]:
     """The values of all cells that may name a record."""
-    for row in engine.scan("pages"):
+    for row in engine.scan(PAGES):
         yield from (cell.value for cell in row.cells if cell.family != CAPTURE_FAMILY)
         for record in sound_records(row.cells):
             yield from (value for _, value in record.refs)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from docstore.compiled import docstore_native
-from docstore.model.capture import BODY, MAIN, PagePointer
+from docstore.model.capture import BODY, MAIN, Column, PagePointer
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_ZSTD_BODY,
@@ -26,7 +26,6 @@ from docstore.storage.cache import LruCache, Memory
 from docstore.storage.values import (
     INLINE_TAG,
     READ_AHEAD_BYTES,
-    Column,
     encode_ref_value,
     parse_cell_value,
     raw_bytes_of,

@@ -357,6 +357,17 @@ def test_a_verdict_that_is_damaged_behind_its_first_fields_stops_no_run(
         assert [finding.url for finding in report.unreadable] == [urls[2]]
 
 
+@pytest.mark.parametrize("status", [200, 304])
+def test_a_page_whose_stored_verdict_is_damaged_can_be_written_again(tmp_path: Path, status: int) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        change_capture(store, A, {VERDICT: b"damaged"})
+        later = T0 if status == 200 else T0 + DAY
+        found = store.put_page(A, FIRST if status == 200 else b"", headers=HTML, status=status, fetched_at=later)
+        assert found.stored == ("known" if status == 200 else "confirmed")
+        assert [finding.column for finding in store.unreadable.listed()] == ["dedup:verdict"]
+
+
 def test_an_export_omits_unreadable_values_and_names_them(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.put_page(B, page(words(6, 600)), headers=HTML, fetched_at=T0)

@@ -47,7 +47,7 @@ from docstore.tablets.segment import SegmentRow, ValueLog, encode_header
 
 WRITE_BYTES = 1 << 20
 """Bytes of one write call."""
-SLICE_CELLS = 10_000
+SCANNED_CELLS = 10_000
 SMALL_GARBAGE_BYTES = 4096
 """So much garbage is ignored, because header and marks of a segment count as garbage."""
 _DELETES = frozenset((RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN))
@@ -205,7 +205,7 @@ class Usage:
         self.base_rows.update(base_rows.scan())
         base_values = set(self.base_rows.values())
         owners: dict[bytes, bytes] = {}
-        for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SLICE_CELLS)):
+        for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SCANNED_CELLS)):
             for value in refs_among(all_cells(engine, PAGES, row)):
                 self._add(value)
                 if value in base_values and owners.setdefault(value, row.row_key) != row.row_key:
@@ -250,7 +250,7 @@ def find_live_data(engine: Engine, table: Table, base_rows: BaseRows, manifest: 
     unused = {cell_value: name for name, cell_value in base_rows.scan()}
     bases = set(unused)
     live_data = LiveData(defaultdict(SegmentLiveData), set(), {tablet.number: 0 for tablet in manifest.tablets()})
-    for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SLICE_CELLS)):
+    for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SCANNED_CELLS)):
         columns = live_columns(table, list(all_cells(engine, PAGES, row)))
         tablet = manifest.tablet_for(row.row_key).number
         body_bytes = sum(raw_bytes_of(value) for column, value in columns if column == BODY)
