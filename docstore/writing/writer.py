@@ -521,7 +521,7 @@ class WriteSide:
     """Builds all parts that write pages; they are its attributes."""
 
     def __init__(self, backend: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
-        self.backend, self.table, self.committer, self.clock = backend, table, committer, clock
+        self.backend, self.table, self.committer = backend, table, committer
         committer.followers.add(open_texts(backend, table).follow)
         self.view = view = View(backend, table, clock, caches=backend.engine.caps.single_writer)
         self.sequencer = Sequencer(view, backend.values, committer)
