@@ -67,7 +67,7 @@ class Block(NamedTuple):
         owner: number of the element that holds it.
         text: as shown, not folded; `BREAK` ends a line.
         weight: above 0.
-        link_weight: of the part inside links, without signs.
+        link_weight: of the part inside links; in a heading without signs.
         evidence: evidence bits of the leaf tag right before it.
         is_heading: whether that tag is h1 to h6.
         leaf: source of the attributes of that tag, or None.
@@ -231,7 +231,7 @@ def outline(markup: Markup, hidden: frozenset[str] = HIDDEN, *, apart: bool = Fa
             parts.append(text)
             written_parts.append(shown)
             if in_link:
-                link_parts.append(shown)
+                link_parts.append(shown if is_heading else text)
                 is_local = is_local or (in_local and text_weight(text) > 0)
             if in_time:
                 time_parts.append(text)

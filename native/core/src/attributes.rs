@@ -178,6 +178,9 @@ fn named(known: &[(&str, u16)], name: &str) -> Option<u16> {
 
 /// Whether a style gives a property one of some values, in any case: by its last declaration, or its last important one.
 pub fn declares(style: &[u8], property: &str, values: &[&str]) -> bool {
+    if values.iter().all(|value| !mentions(style, value.as_bytes())) {
+        return false;
+    }
     let mut plain = Vec::new();
     let mut rest = style;
     while let Some(start) = memchr::memmem::find(rest, b"/*") {

@@ -346,7 +346,8 @@ impl LeftOut {
                 open.becomes = if self.heads != 0 || parent.is_some_and(is_in_role) {
                     Some(NOTHING)
                 } else {
-                    has_word(attributes, &ACCORDIONS).then_some(NAME_SUMMARY << 1)
+                    ((is_panel || has(attributes, "faq")) && has_word(attributes, &ACCORDIONS))
+                        .then_some(NAME_SUMMARY << 1)
                 };
             } else if self.headings != 0 && meanings & IS_BUTTON != 0 && has_role(attributes, "button") {
                 open.becomes = Some(NOTHING);
@@ -548,9 +549,8 @@ fn hides(attributes: &[u8]) -> bool {
     let [hidden, aria, style] = values.map(|value| value.map(decoded));
     hidden.is_some_and(|value| !value.eq_ignore_ascii_case(b"until-found"))
         || aria.is_some_and(|value| value.eq_ignore_ascii_case(b"true"))
-        || style.is_some_and(|style| {
-            declares(&style, "display", &["none"]) || declares(&style, "visibility", &["hidden"])
-        })
+        || style
+            .is_some_and(|style| declares(&style, "display", &["none"]) || declares(&style, "visibility", &["hidden"]))
 }
 
 /// Whether a class has one of some words; they are looked for in small letters first.

@@ -45,7 +45,7 @@ pub struct Block {
     /// the text behind tag n - 1.
     pub pieces: Range<u32>,
     pub weight: u64,
-    /// Of the part in links, without signs.
+    /// Of the part in links; in a heading without signs.
     pub link_weight: u64,
     /// Of the part in time elements.
     pub time_weight: u64,
@@ -68,6 +68,7 @@ pub struct Outline {
     pub signs: Vec<Range<usize>>,
     /// Each element's name, and the number of its attributes in `said`.
     pub tags: Vec<(u32, u32)>,
+    has_preformatted: bool,
     /// Of each element: the number of its start tag.
     pub starts: Vec<u32>,
     pub said: Remembered,
@@ -172,6 +173,7 @@ impl Outline {
         self.inline_tags.begin();
         self.customs.clear();
         self.apart_count = 0;
+        self.has_preformatted = false;
         let mut shown = Shown::with(how.noscript);
         let mut in_link = false;
         // The attributes of the last link.
@@ -247,7 +249,8 @@ impl Outline {
                 if signs.first().is_none_or(|sign| sign.start as usize >= end) {
                     flow.push_inline::<B>(source, tag.end as usize, end, how);
                 } else {
-                    of_signs = self.push_signs(source, tag.end as usize..end, how, &mut signs, flow);
+                    let weight = self.push_signs(source, tag.end as usize..end, how, &mut signs, flow);
+                    of_signs = if reading.is_heading { weight } else { 0 };
                 }
             }
             if in_link {
@@ -335,10 +338,10 @@ impl Outline {
 
     /// Which elements are preformatted or lie in one that is; empty if there is none.
     pub fn preformatted(&self) -> Vec<bool> {
-        let is_own = |&(name, _): &(u32, u32)| properties(name << 1) & names::PREFORMATTED != 0;
-        if !self.tags[1..].iter().any(is_own) {
+        if !self.has_preformatted {
             return Vec::new();
         }
+        let is_own = |&(name, _): &(u32, u32)| properties(name << 1) & names::PREFORMATTED != 0;
         let mut found = vec![false; self.tags.len()];
         for element in 1..found.len() {
             found[element] = is_own(&self.tags[element]) || found[self.parents[element] as usize];
@@ -383,6 +386,7 @@ impl Outline {
             }
         }
         self.apart_count += usize::from(is_inline);
+        self.has_preformatted |= properties(tag.name) & names::PREFORMATTED != 0;
         let number = self.parents.len() as u32;
         self.parents.push(self.stack[self.stack.len() - 1].0);
         let attributes = self.number(tag.attributes(source));
