@@ -20,11 +20,11 @@ from docstore.dedup.index import TABLE as POSTINGS
 from docstore.model.analysis import Analysis
 from docstore.model.capture import STORED_BODY, PagePointer, text_number
 from docstore.model.format import CAPTURE_FAMILY, TEXT_NUMBER_BYTES
-from docstore.model.types import PolicyByVerdict, PutResult, ReadSpec, RowMutations, VerdictKind
+from docstore.model.types import PutResult, ReadSpec, RowMutations, VerdictKind
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend
 from docstore.storage.table import FIRST_RECORDS, PAGES, Table
-from docstore.storage.writes import Prepared, Write
+from docstore.storage.writes import PolicyByVerdict, Prepared, Write
 from docstore.writing.batch import BATCH_ANCHORS, Batch, View, counts_of_writes
 from docstore.writing.encode import Encoder
 from docstore.writing.judge import judge

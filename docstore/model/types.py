@@ -352,10 +352,6 @@ Policies: TypeAlias = (
 """A policy for each verdict, as a caller may give it: members of the enumerations, or their values as strings."""
 
 
-PolicyByVerdict: TypeAlias = Mapping[VerdictKind, Policy]
-"""The checked policies of a write; a page whose verdict has none is stored and marked."""
-
-
 def checked_policies(policies: Policies) -> dict[VerdictKind, Policy]:
     """A policy for each verdict, as members of the enumerations.
 
@@ -642,7 +638,7 @@ class WriteOptions(NamedTuple):
         keep_body: store the body; else only text and fingerprints.
     """
 
-    policies: PolicyByVerdict
+    policies: Mapping[VerdictKind, Policy]
     anchors: bool = False
     links: bool = False
     any_time: bool = False

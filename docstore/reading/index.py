@@ -1,4 +1,8 @@
-"""The detector's index of stored pages: opening it, what must be in it, and rebuilding it."""
+"""The detector's index of stored pages: opening it, what must be in it, and rebuilding it.
+
+Writers and readers of a store share the index that `open_texts` opens.  `SeenPages` tells a check whether the detector
+would see a page.  Nothing here gives a verdict or posts a page.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from docstore.model.capture import Column
-from docstore.model.types import Durability, Mutation, PolicyByVerdict, PutResult, RowMutations, Schema
+from docstore.model.types import Durability, Mutation, PutResult, RowMutations, Schema
 from docstore.storage.bases import BaseRows, NewValue, StoredValue
 from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
@@ -44,7 +44,7 @@ from docstore.storage.reports import (
 )
 from docstore.storage.table import Table
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.writes import Prepared
+from docstore.storage.writes import PolicyByVerdict, Prepared
 
 Result = TypeVar("Result")
 Follower = Callable[[Sequence[RowMutations], bool], None]

@@ -293,8 +293,7 @@ class CaptureRows:
         """Of all records of a row, newest first, those that the policy drops, for compaction."""
         if not self.collects_captures:
             return []
-        by_time = {record.timestamp: record for record in records}
-        kept = {capture.timestamp for capture in self._live(records, by_time.get)}
+        kept = {capture.timestamp for capture in self.live(records)}
         return [record for record in records if record.timestamp not in kept]
 
     def bodies_to_drop(self, records: Sequence[CaptureRecord]) -> set[int]:
@@ -304,7 +303,7 @@ class CaptureRows:
         by_time = {record.timestamp: record for record in records}
         return {
             capture.timestamp
-            for capture in self._live(records, by_time.get)
+            for capture in self.live(records)
             if capture.kind == CAPTURE_STORED
             and capture.columns.get(BODY) != by_time[capture.timestamp].columns.get(BODY)
         }
@@ -580,7 +579,7 @@ class Table(CaptureRows):
                     later.append(cell)
             elif cell.qualifier.startswith(spec.qualifier_prefix):
                 others.append(cell)
-        captures = self._live(records, {record.timestamp: record for record in records}.get)
+        captures = self.live(records)
         if spec.until is not None:
             bound = spec.until
             captures = (capture for capture in captures if capture.timestamp < bound)

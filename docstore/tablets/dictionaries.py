@@ -355,9 +355,9 @@ class ScopeRows:
         for table, row_key, mutations in written:
             if self._rows is not None and table == "meta" and row_key.startswith(DICTIONARY_ROW_PREFIX):
                 self._rows.pop(row_key, None)
-                for one in mutations:
-                    if isinstance(one, SetCell):
-                        self._rows[row_key] = one.value
+                for mutation in mutations:
+                    if isinstance(mutation, SetCell):
+                        self._rows[row_key] = mutation.value
                 if not is_sure:
                     self._rows = None
 

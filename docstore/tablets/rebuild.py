@@ -123,7 +123,7 @@ def rebuild(folder: Path) -> RebuildReport:
     return report
 
 
-def _cover_refs(engine: Engine, bodies: ValueLog, files: Files) -> int:
+def _cover_refs(engine: Engine, value_log: ValueLog, files: Files) -> int:
     """Commit each segment up to the last record that a row names; returns how many rows of segments that changes."""
     ends: dict[int, int] = {}
     for value in _cell_values(engine):
@@ -135,12 +135,12 @@ def _cover_refs(engine: Engine, bodies: ValueLog, files: Files) -> int:
     known = {row.number: row for row in manifest.segments()}
     changed = 0
     for number in known.keys() - ends.keys():
-        if not files.exists(bodies.path(number)):  # its row was removed, and the block that says so is damaged
+        if not files.exists(value_log.path(number)):  # its row was removed, and the block that says so is damaged
             manifest.remove_segment(number, Durability.SYNC)
             changed += 1
     for number, end in sorted(ends.items()):
         row = known.get(number, SegmentRow(number, SEGMENT_LIVE, 0))
-        path = bodies.path(number)
+        path = value_log.path(number)
         if row.committed_bytes < end and files.exists(path):
             synced_bytes = max(row.synced_bytes, min(end, files.length_bytes(path)))
             manifest.write_segment(row._replace(committed_bytes=end, synced_bytes=synced_bytes), Durability.SYNC)

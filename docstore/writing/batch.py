@@ -518,7 +518,7 @@ class View(StoredPages):
         for table, row_key, mutations in rows:
             if table != PAGES:
                 continue
-            if CAPTURE_FAMILY not in {getattr(one, "family", CAPTURE_FAMILY) for one in mutations}:
+            if CAPTURE_FAMILY not in {getattr(mutation, "family", CAPTURE_FAMILY) for mutation in mutations}:
                 continue  # a delete of the whole row names no family
             absent.discard(row_key)
             if row_key in self._rows:

@@ -27,12 +27,12 @@ from docstore.model.format import (
     TIMESTAMP_MAX,
 )
 from docstore.model.keys import same_host
-from docstore.model.types import Policy, PolicyByVerdict, Previous, VerdictKind
+from docstore.model.types import Policy, Previous, VerdictKind
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, LiveCapture, not_modified
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.values import encode_absent, encode_inline, is_absent
-from docstore.storage.writes import Anchor, Prepared, Write
+from docstore.storage.writes import Anchor, PolicyByVerdict, Prepared, Write
 from docstore.writing.batch import View
 
 MOST_PROBES = 8

@@ -35,13 +35,13 @@ from docstore.model import capture
 from docstore.model.capture import Column, PagePointer
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.keys import url_of
-from docstore.model.types import Page, PolicyByVerdict, PutResult, RowMutations, WriteOptions, body_bytes
+from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
 from docstore.reading.index import open_texts
 from docstore.storage.captures import CaptureRecord
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer, GroupWriter, Values
 from docstore.storage.table import PAGES, Table
-from docstore.storage.writes import Prepared, Write
+from docstore.storage.writes import PolicyByVerdict, Prepared, Write
 from docstore.writing.batch import PORTION_PAGES, Batch, View, counts_of_writes
 from docstore.writing.encode import Encoder
 from docstore.writing.judge import judge
@@ -521,7 +521,7 @@ class WriteSide:
     """Builds all parts that write pages; they are its attributes."""
 
     def __init__(self, backend: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
-        self.backend, self.table, self.committer, self.clock = backend, table, committer, clock
+        self.backend, self.table, self.committer = backend, table, committer
         committer.followers.add(open_texts(backend, table).follow)
         self.view = view = View(backend, table, clock, caches=backend.engine.caps.single_writer)
         self.sequencer = Sequencer(view, backend.values, committer)

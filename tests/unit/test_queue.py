@@ -13,8 +13,8 @@ import pytest
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import NOT_ANALYSED
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
-from docstore.model.types import Page, Policy, PolicyByVerdict, Previous, PutResult, Verdict, VerdictKind, WriteOptions
-from docstore.storage.writes import Prepared
+from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind, WriteOptions
+from docstore.storage.writes import PolicyByVerdict, Prepared
 from docstore.writing.batch import PORTION_PAGES
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES

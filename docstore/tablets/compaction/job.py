@@ -117,7 +117,7 @@ class Compaction:
         if level not in LEVELS:
             raise InvalidArgument(f"there is no level {level!r}; use one of {', '.join(LEVELS)}")
         self._backend = backend
-        self._bodies = backend.bodies
+        self._value_log = backend.value_log
         self._table = table
         self._committer = committer
         self._level_name = level
@@ -129,7 +129,7 @@ class Compaction:
         self._done_bytes = 0
         self._total_bytes = 0
         self._made: set[bytes] = set()
-        self._named = NamesBySegment(backend.manifest, self._bodies)
+        self._named = NamesBySegment(backend.manifest, self._value_log)
 
     def run(self, numbers: Sequence[int] | None = None, *, dry_run: bool = False) -> CompactionReport:
         """Compact the tablets of these numbers, None for all, or with `dry_run` report what a compaction would do.
@@ -182,12 +182,12 @@ class Compaction:
                 refs = set(refs_among(row.cells))
                 report.values += len(refs)
                 report.raw_bytes += sum(raw_bytes_of(ref) for ref in refs)
-        backend.bodies.flush()
+        backend.value_log.flush()
         rows = backend.manifest.segments()
         live_data = find_live_data(backend.engine, self._table, backend.base_rows, backend.manifest)
         report.old_bytes = sum(row.committed_bytes for row in rows)
         report.live_bytes = sum(life.live_bytes for life in live_data.segments.values())
-        rules, next_segment = self._skip_rules(chosen), backend.manifest.next_segment
+        rules, next_segment = self._skip_rules(chosen, full=bool(self._purge_id())), backend.manifest.next_segment
         skipped, _ = segments_to_skip(rows, rules, live_data, self._named, next_segment)
         report.skipped_segments = len(skipped)
 
@@ -340,10 +340,10 @@ class Compaction:
         The number is for a segment of delete marks.  All segments that are started from now on have higher numbers.
         """
         with self._committer.lock:
-            self._bodies.seal()
+            self._value_log.seal()
             self._backend.values.forget_dictionaries()  # samples may have bytes of purged pages
             self._committer.commit(Plan())
-            return self._purge_id(), self._bodies.new_number()
+            return self._purge_id(), self._value_log.new_number()
 
     def _purge_id(self) -> bytes:
         """The id of the last purge, until a run has rewritten all segments after it; then b""."""
@@ -393,7 +393,7 @@ class Compaction:
                 self._level,
                 old=old,
                 begin_segment=lambda number: SegmentWriter(
-                    backend.files, self._bodies, number, old, self._level_name, first_new
+                    backend.files, self._value_log, number, old, self._level_name, first_new
                 ),
                 copies=copies,
                 moved_shared=moved_shared,
@@ -491,8 +491,8 @@ class Compaction:
             staying, _ = self._needed(used, old)
             rows: list[SegmentRow] = backend.manifest.segments()
         numbers, marks = removable(rows, old, staying, self._named, marks_number)
-        if marks and not self._bodies.is_pinned():
-            writer = SegmentWriter(backend.files, self._bodies, 0, numbers, SEGMENT_OF_MARKS, marks_number)
+        if marks and not self._value_log.is_pinned():
+            writer = SegmentWriter(backend.files, self._value_log, 0, numbers, SEGMENT_OF_MARKS, marks_number)
             for delete_mark in marks:
                 writer.add(delete_mark)
             segment_of_marks = writer.finish()
@@ -501,11 +501,11 @@ class Compaction:
         removed = 0
         for number in numbers:
             with committer.lock:  # taken for each segment, because a removal costs two fsyncs and an unlink
-                if self._bodies.is_pinned() or number in used.segments:
+                if self._value_log.is_pinned() or number in used.segments:
                     break  # later segments may have delete marks for this one
                 row = next(row for row in backend.manifest.segments() if row.number == number)
                 backend.manifest.write_segment(row._replace(state=SEGMENT_DRAINING), Durability.SYNC)
-                self._bodies.remove(number)
+                self._value_log.remove(number)
                 backend.manifest.remove_segment(number, Durability.SYNC)
             removed += 1
         return removed, len(old - set(numbers[:removed]))
@@ -519,13 +519,13 @@ class Compaction:
         backend = self._backend
         with backend.values.dictionaries.recording_use() as used:
             with self._committer.lock:
-                self._bodies.flush()
+                self._value_log.flush()
                 names = backend.dictionaries.names()
                 rows = backend.manifest.segments()
             needed = set(checksums_in_use(backend.engine)).union(*(self._named.of(row).dictionaries for row in rows))
             needed |= dictionaries_set_aside(backend.files, backend.path / SET_ASIDE_DIRECTORY)
             with self._committer.lock:
-                if self._bodies.is_pinned():
+                if self._value_log.is_pinned():
                     return 0
                 unused = [name for name in names if name not in needed and name not in used]
                 backend.dictionaries.remove(unused)
