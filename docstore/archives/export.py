@@ -547,7 +547,7 @@ class JsonLinesExport(PageExport):
             "docno": source.docno,
             "crawl": source.crawl,
             "body_bytes": len(source.body),
-            "notes": {name: decode_note(value) for name, value in page.notes.items()},
+            "notes": {name: note for name, value in page.notes.items() if (note := decode_note(value))},
         }
         if self._markdown:
             key = row_key(page.url or source.url)

@@ -30,8 +30,8 @@ Keep: TypeAlias = Callable[[bytes, int], bool] | None
 Write: TypeAlias = Callable[..., ExportReport]
 """Called with a stream, a selection, and `keep` and `takes` as in `export`."""
 _NUMBER_DIGITS: Final = 5
-_KEYS: Final = {"captures", "body_bytes", "unreadable", "last_row_key"}
-"""What an export that goes on needs of each shard."""
+_NUMBERS: Final = ("captures", "body_bytes", "unreadable")
+"""What an export that goes on needs of each shard, next to its last row key."""
 
 
 class Shards:
@@ -66,11 +66,9 @@ class Shards:
                 head, *lines = map(json.loads, text.splitlines())
                 is_complete = lines[-1:] == [{"complete": True}]
                 shards = lines[:-1] if is_complete else lines
-                if not (
-                    isinstance(head, dict) and all(isinstance(one, dict) and one.keys() >= _KEYS for one in shards)
-                ):
+                if not (isinstance(head, dict) and all(map(_is_shard, shards))):
                     raise ValueError("a line is not that of a shard")
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InvalidArgument(f"{self.manifest} is no manifest ({error}); name another --output") from error
             if head.get("options") != self._head["options"]:
                 raise InvalidArgument(
@@ -155,6 +153,18 @@ class Shards:
         lines = [self._head, *self.shards, *([{"complete": True}] if self.is_complete else [])]
         with open_output(self.manifest) as stream:
             stream.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+
+
+def _is_shard(line: object) -> bool:
+    """Whether a line of a manifest has what an export that goes on needs.
+
+    Raises:
+        ValueError: its row key is not in hexadecimal digits.
+    """
+    if not isinstance(line, dict) or not all(type(line.get(name)) is int for name in _NUMBERS):
+        return False
+    last_row_key = line.get("last_row_key")
+    return isinstance(last_row_key, str) and bool(bytes.fromhex(last_row_key))
 
 
 class _Hashed(CountedStream):

@@ -25,7 +25,7 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.capture import MAIN
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import site, url_of
-from docstore.model.sets import Numbers, distinct
+from docstore.model.sets import Numbers, distinct, spans
 from docstore.reading.collapse import Membership, own_group
 from docstore.storage.unreadable import Place
 from docstore.sweep.pairs import PairGraph
@@ -281,6 +281,8 @@ def cluster_versions(
 
 ROUNDS = 8
 """At most so many times clusters are made again with missing pairs."""
+CROWD = 64
+"""Canonical pages whose nearest crowded text is the same are compared with so many of them, those of large clusters."""
 
 
 def missing_pairs(
@@ -289,13 +291,14 @@ def missing_pairs(
     """Pairs of leaders that have to be compared before clusters stay as they are.
 
     Of a large bucket not all pairs were compared.  If a page is paired with a member of another cluster, it may be
-    within the threshold of the canonical page of that cluster too.
+    within the threshold of the canonical page of that cluster too.  So may two canonical pages that are paired with
+    the same text of more than `CROWD` pairs: a large bucket may have compared them with that text alone.
 
     Args:
         graph: of n versions.
         clusters: of them.
         comparable: (n,) bool: versions that are compared by their texts.
-        known: pairs of leaders, first < second, that are within the threshold; titles may have set some of them apart.
+        known: pairs of leaders, first < second, that were compared; titles may have set some of them apart.
     Returns:
         Two (pairs,) arrays, sorted, first < second; no pair is known or in the graph.
     """
@@ -303,11 +306,36 @@ def missing_pairs(
     canonical = graph.leader[clusters.canonical]
     ends = np.concatenate([graph.first[edges], graph.second[edges]])
     targets = canonical[np.concatenate([graph.second[edges], graph.first[edges]])]
+    beside = _canonicals_of_one_crowd(canonical, ends, np.concatenate([graph.second[edges], graph.first[edges]]))
+    ends, targets = np.concatenate([ends, beside[0]]), np.concatenate([targets, beside[1]])
     chosen = (canonical[ends] != targets) & comparable[ends] & comparable[targets]
     codes = distinct((np.minimum(ends, targets) * count + np.maximum(ends, targets))[chosen])
     first, second = codes // count, codes % count
     is_new = ~graph.joined(first, second) & ~np.isin(codes, known[0] * count + known[1])
     return first[is_new], second[is_new]
+
+
+def _canonicals_of_one_crowd(canonical: Numbers, ends: Numbers, others: Numbers) -> tuple[Numbers, Numbers]:
+    """Pairs of canonical leaders that have the same crowd: of the texts that they are paired with, the most paired one.
+
+    Each is paired with the first CROWD ones of its crowd, larger clusters first, so the pairs are linear.
+
+    Args:
+        canonical: (n,) leader of the canonical page of each version.
+        ends, others: both ends of each pair of leaders, in both directions.
+    """
+    degrees = np.bincount(ends, minlength=len(canonical))
+    chosen = (canonical[ends] == ends) & (degrees[others] > CROWD)
+    ends, others = ends[chosen], others[chosen]
+    order = np.lexsort((others, degrees[others], ends))
+    ends, crowd = ends[order], others[order]
+    is_last = np.append(ends[1:] != ends[:-1], True)[: len(ends)]
+    ends, crowd = ends[is_last], crowd[is_last]
+    order = np.lexsort((ends, -np.bincount(canonical, minlength=len(canonical))[ends], crowd))
+    ends, crowd = ends[order], crowd[order]
+    begins = np.searchsorted(crowd, crowd)
+    before = np.minimum(np.arange(len(ends)) - begins, CROWD)
+    return np.repeat(ends, before), ends[spans(begins, before)]
 
 
 def _order(

@@ -258,8 +258,10 @@ class _Sweep:
         pairs = self._pairs(versions, leader, folder)
         graph = self._graph(versions, leader, pairs)
         clusters = self._cluster(versions, graph)
+        compared = pairs[:2]
         for number in range(0 if self._by_overlap else ROUNDS):
-            first, second = missing_pairs(graph, clusters, versions.equal_by == BY_TEXT, pairs[:2])
+            first, second = missing_pairs(graph, clusters, versions.equal_by == BY_TEXT, compared)
+            compared = np.concatenate([compared[0], first]), np.concatenate([compared[1], second])
             more = self._verified(versions, first, second, folder / str(number))
             if not len(more[0]):
                 break

@@ -193,6 +193,15 @@ def test_notes_and_languages_are_the_same_after_an_export_and_back(tmp_path: Pat
         assert again.read_bytes() == file.read_bytes()
 
 
+def test_a_note_of_another_program_that_is_no_object_does_not_come_back_as_one(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "one", create=True, durability="none") as store:
+        store.put_page(URL, b"<p>One", fetched_at=T0)
+        store.cells.put_notes([Note(URL, T0, "mine", b"plain"), Note(URL, T0, "other", encode_note("1", {"a": 1}))])
+        stream = io.BytesIO()
+        export(store, WRITERS["jsonl"](stream, True))
+    assert json.loads(stream.getvalue())["notes"] == {"other": {"version": "1", "a": 1}}
+
+
 def test_texts_without_bodies_keep_their_language_and_their_own_fields(tmp_path: Path) -> None:
     def selected(store: docstore.DocumentStore, lang: str) -> list[str]:
         return [page.url for page in pages(store, Selection(lang=lang))]

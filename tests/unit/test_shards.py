@@ -168,7 +168,17 @@ def test_shards_of_another_export_are_not_mixed_with_these(run: Terminal, tmp_pa
         assert answer.code == 2 and "pages.manifest.jsonl is of an export with other options" in answer.err
     manifest = tmp_path / "pages.manifest.jsonl"
     head = manifest.read_bytes().split(b"\n")[0]
-    for damaged in (b"", b"[]", head + b"\n3", head + b'\n{"file": "pages-00000.warc.gz"}'):
+    shard = b'\n{"captures": 1, "body_bytes": 1, "unreadable": 0, "last_row_key": %s}'
+    for damaged in (
+        b"",
+        b"[]",
+        b"[" * 100_000,
+        head + b"\n3",
+        head + b'\n{"file": "pages-00000.warc.gz"}',
+        head + (shard % b'"0z"'),
+        head + (shard % b"5"),
+        head + (shard % b'"00"').replace(b"1", b'"1"'),
+    ):
         manifest.write_bytes(damaged)
         answer = run("export", "--output", output, "--shards", "2")
         assert answer.code == 2 and "is no manifest" in answer.err

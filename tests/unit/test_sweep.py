@@ -6,6 +6,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +22,9 @@ from docstore.store import DocumentStore
 from docstore.sweep import pairs as sweep_pairs
 from docstore.sweep import texts as sweep_texts
 from docstore.sweep.candidates import band_width, candidates, expected_recall
-from docstore.sweep.clusters import CanonicalPolicy, Survivors
+from docstore.sweep.clusters import CROWD, CanonicalPolicy, Clusters, Survivors, missing_pairs
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
+from docstore.sweep.pairs import PairGraph
 from docstore.sweep.texts import StageLog
 from tests.pages import changed, page, words
 
@@ -525,6 +527,43 @@ def test_a_large_family_is_one_cluster_wherever_its_canonical_page_stands(
     assert report.candidates < 40 * 120
     expected = "m77" if policy is CanonicalPolicy.CANONICAL_LINK else "m119"
     assert {canonical_of(store, f"{BASE}m{number:02}") for number in range(120)} == {BASE + expected}
+
+
+@pytest.mark.parametrize("pages", [12, 100])
+def test_canonical_pages_that_only_a_crowded_text_joins_are_compared(pages: int) -> None:
+    numbers = np.arange(pages)
+    pairs = np.zeros(pages - 1, np.int64), numbers[1:]
+    graph = PairGraph(numbers, *pairs, np.full(pages - 1, 0.9), numbers, versions=False)
+    canonical = numbers.copy()
+    canonical[0] = 1  # all others are near page 0 too, but alone
+    first, second = missing_pairs(graph, Clusters(canonical, np.ones(pages)), numbers >= 0, pairs)
+    found = set(zip(first.tolist(), second.tolist(), strict=True))
+    assert {(1, number) for number in range(2, pages)} <= found
+    if pages > CROWD:
+        assert {(number, 99) for number in range(2, 2 + CROWD - 1)} <= found
+        assert len(found) <= pages * CROWD
+    else:
+        assert len(found) == pages - 2
+
+
+def test_no_pair_is_compared_in_two_rounds(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("docstore.sweep.candidates.PARTNERS", 4)
+    monkeypatch.setattr("docstore.sweep.candidates.LEAST_PARTNERS", 1)
+    monkeypatch.setattr("docstore.sweep.candidates.MATES", 1)
+    rounds: list[set[tuple[int, int]]] = []
+
+    def noted(*arguments: Any) -> tuple[Any, Any]:
+        first, second = missing_pairs(*arguments)
+        rounds.append(set(zip(first.tolist(), second.tolist(), strict=True)))
+        return first, second
+
+    monkeypatch.setattr("docstore.sweep.job.missing_pairs", noted)
+    for number in range(60):
+        count = 1 + number % 5 if number else 0
+        put(store, f"{BASE}m{number:02}", page(changed(words(1, 300), number, count)), 61 - number)
+    sweep(store, SweepOptions())
+    assert len(rounds) > 2 and rounds[0]
+    assert sum(map(len, rounds)) == len(set().union(*rounds))
 
 
 def test_pages_stored_by_reference_are_swept_and_rejected_pages_are_not(tmp_path: Path) -> None:
