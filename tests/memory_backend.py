@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from memory_engine import MemoryEngine
 
+from docstore.model.capture import Column
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Durability, Mutation, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows, NewValue, StoredValue
@@ -24,7 +25,7 @@ from docstore.storage.files import Files
 from docstore.storage.port import Backend, Follower
 from docstore.storage.reports import Finding
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.values import Column, encode_inline, parse_cell_value
+from docstore.storage.values import encode_inline, parse_cell_value
 
 Result = TypeVar("Result")
 

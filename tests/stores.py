@@ -29,7 +29,7 @@ def contents(store: DocumentStore) -> Contents:
 
 
 def records_of(store: DocumentStore, segment: int) -> list[Record]:
-    path = store.backend.bodies.path(segment)  # type: ignore[attr-defined]
+    path = store.backend.value_log.path(segment)  # type: ignore[attr-defined]
     found = [found for _, found in walk_records(Files().open_read(path), segment)]
     assert not any(isinstance(one, Damage) for one in found)
     return found
@@ -38,7 +38,7 @@ def records_of(store: DocumentStore, segment: int) -> list[Record]:
 def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
     """Every value of every record of every segment decoded, every dictionary, and every cell of the engine."""
     opened = store.backend
-    opened.bodies.flush()
+    opened.value_log.flush()
     codec, load, base = ValueCodec(), opened.dictionaries.load, opened.values.base
     for row in opened.manifest.segments():
         before = b""
@@ -70,7 +70,7 @@ def damage_record(store: DocumentStore, cell_value: bytes) -> tuple[str, int]:
     """As `damage_value`, of the record that a cell's value leads to."""
     ref = parse_cell_value(cell_value).ref
     assert ref is not None, "the value stands in its cell"
-    store.backend.bodies.sync()
+    store.backend.value_log.sync()
     segment, offset, length = decode_ref(ref)
     path = store.backend.path / "segments" / f"{segment:08d}.seg"
     raw = bytearray(path.read_bytes())

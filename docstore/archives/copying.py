@@ -37,7 +37,7 @@ from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_fa
 from docstore.storage.values import REF_TAG, encode_absent, is_absent, is_ref, raw_bytes_of
 from docstore.store import DocumentStore, now_micros, open_store
 from docstore.writing.importing import (
-    RECORD_COLUMNS,
+    CAPTURE_COLUMNS,
     CellKey,
     CopyState,
     Done,
@@ -568,7 +568,7 @@ def _raw_bytes(cell: Cell) -> int:
 
 
 def _is_of_record(key: CellKey) -> bool:
-    return key[0] == CAPTURE_FAMILY or key[:2] in RECORD_COLUMNS
+    return key[0] == CAPTURE_FAMILY or key[:2] in CAPTURE_COLUMNS
 
 
 def _record_key(key: CellKey) -> CellKey:

@@ -266,10 +266,8 @@ class RemoteFile(io.RawIOBase):
             with _translated("read", name):
                 self._stream = files.open(path, "rb", block_size=8 << 20)
                 self.size = self._stream.size
-                times = map(
-                    self._stream.details.get, ("LastModified", "mtime", "last_modified")
-                )  # of s3fs, gcsfs, adlfs
-                changed = next(filter(None, times), None)
+                names = ("LastModified", "mtime", "last_modified")  # of s3fs, gcsfs, adlfs
+                changed = next(filter(None, map(self._stream.details.get, names)), None)
             self.modified = _micros(changed) if isinstance(changed, datetime) else None
         else:
             _check_host(name)

@@ -32,7 +32,7 @@ from docstore.model.analysis import Analysis
 from docstore.model.types import Page
 from docstore.storage.writes import Anchor, Prepared
 from docstore.writing.prepare import Preparer
-from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
+from docstore.writing.stream import CHUNK_BYTES, CHUNK_PAGES
 
 AHEAD_BYTES = 16 << 20
 """Limit of bodies that are read and not yet sent; a longer one is in flight alone."""
@@ -103,8 +103,8 @@ def _frames(job: ReadingJob) -> Iterator[Parts]:
         try:
             portions_read = portions(
                 job.files,
-                most_pages=BATCH_PAGES,
-                most_bytes=BATCH_BYTES,
+                most_pages=CHUNK_PAGES,
+                most_bytes=CHUNK_BYTES,
                 options=job.options,
                 strip_passwords=job.strip_passwords,
                 first=job.number,

@@ -180,7 +180,8 @@ def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
         if head.startswith(first_bytes):
             opened: Any = stream
             if not (hasattr(stream, "seekable") and opened.seekable()):
-                return "", f"a {name} file cannot be read from a pipe: save it and name the file", Feed(stream, head)
+                reason = f"a {name} file cannot be read from a pipe, or without ranges from a server: save and name it"
+                return "", reason, Feed(stream, head)
             reason = refusal(opened)
             return "" if reason else name, reason, Feed(stream, head)
     feed, damage = Feed(stream, head), ""

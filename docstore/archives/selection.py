@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from blake3 import blake3
 
-from docstore.dedup.kernel import words
 from docstore.model import capture, keys
 from docstore.model.capture import STORED_TEXT
 from docstore.model.errors import CorruptionError, InvalidArgument
@@ -116,7 +115,6 @@ class Selection:
         versions: of each page the newest captures in that time, so many; None selects all.
         status: only captures with this HTTP status.
         lang: only pages in this language: by their note `lang`, else as they declare it ("en" matches "en-GB").
-        min_words: only pages with at least this many normalised words of text.
         crawl: only captures that the crawl of this label fetched; the newest one is the newest of these.
         verdicts: only captures with one of these verdicts, such as ("exact", "near"); () selects all.
         where: conditions on notes, such as ("quality.words >= 200",): note, field, one of < <= = != >= >, and a JSON
@@ -134,7 +132,6 @@ class Selection:
     versions: int | None = 1
     status: int | None = None
     lang: str = ""
-    min_words: int = 0
     crawl: str = ""
     verdicts: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
@@ -150,10 +147,9 @@ class Selection:
             value: object = getattr(self, name)
             if not isinstance(value, str) and not (value is None and name in ("prefix", "host")):
                 raise InvalidArgument(f"{name} must be a str, not {type(value).__name__} {value!r:.100}")
-        for name, least in (("status", 0), ("min_words", 0), ("versions", 1)):
+        for name, least in (("status", 0), ("versions", 1)):
             value = getattr(self, name)
-            is_none = value is None and name != "min_words"
-            if not is_none and (type(value) is not int or value < least):
+            if value is not None and (type(value) is not int or value < least):
                 raise InvalidArgument(
                     f"{name} must be an int from {least} on, not {type(value).__name__} {value!r:.100}"
                 )
@@ -332,24 +328,17 @@ class _Where:
     name or type.
     """
 
-    def __init__(self, store: Store, conditions: Iterable[str], **within: Any) -> None:
-        self._conditions = [NoteCondition.alternatives(condition) for condition in conditions]
-        self._names = {one.note.encode() for some in self._conditions for one in some}
-        self._cells = in_step(store.cells.scan(spec=ReadSpec(families=(capture.NOTE_FAMILY,)), **within))
-        self._row_key = b""
-        self._notes: dict[int, dict[str, Mapping[str, object]]] = {}
+    def __init__(self, store: Store, selection: Selection) -> None:
+        self._conditions = [NoteCondition.alternatives(condition) for condition in selection.where]
+        self._names = {one.note for some in self._conditions for one in some}
+        self._notes = notes_of(store, selection)
         self._seen: dict[str, dict[str, object]] = {}
         self._found: dict[str, object] = {}
         self._unproven = [one for some in self._conditions for one in some]
 
     def __call__(self, row_key: bytes, timestamp: int) -> bool:
-        if self._row_key != row_key:
-            self._row_key, self._notes = row_key, {}
-            for cell in self._cells(row_key):
-                if cell.qualifier in self._names:
-                    note = capture.decode_note(cell.value)
-                    self._notes.setdefault(cell.timestamp, {})[cell.qualifier.decode()] = note
-        notes = self._notes.get(timestamp, {})
+        beside = self._notes(row_key, timestamp)
+        notes = {name: capture.decode_note(beside[name]) for name in self._names & beside.keys()}
         if self._unproven:
             for name, fields in notes.items():
                 self._seen.setdefault(name, {}).update(fields)
@@ -408,7 +397,6 @@ def captures(
     """
     wanted = {*families, "dedup"}
     wanted |= {"http"} if selection.status is not None else set()
-    wanted |= {"text"} if selection.min_words else set()
     spec = ReadSpec(
         families=(capture.BODY[0],),
         qualifier_prefix=capture.BODY[1],
@@ -426,7 +414,7 @@ def captures(
         rows = _with_cells(rows, in_language(store, selection.lang, start=start, end=end))
     where = None
     if selection.where:
-        where = _Where(store, selection.where, start=start, end=end)
+        where = _Where(store, replace(selection, after=host))
         rows = _with_cells(rows, where)
     if keep is not None:
         rows = _with_cells(rows, keep)
@@ -514,6 +502,4 @@ def visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
 def _selected(selection: Selection, taken: Capture) -> bool:
     if selection.status is not None and taken.status != selection.status:
         return False
-    if selection.verdicts and (taken.verdict is None or taken.verdict.kind not in selection.verdicts):
-        return False
-    return not selection.min_words or len(words(taken.text or "")) >= selection.min_words
+    return not selection.verdicts or (taken.verdict is not None and taken.verdict.kind in selection.verdicts)

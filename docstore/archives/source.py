@@ -1,4 +1,5 @@
 """The decoded bytes of a plain, gzip or zstd file: feeds unpack it member by member, `Source` is a window on them.
+`packed` writes such files.
 
 Both report the offset of damage.  A .warc.zst file is zstd frames after a dictionary in a skippable frame (IIPC,
 "Zstandard compression of WARC").
@@ -13,7 +14,9 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, nullcontext
+from gzip import GzipFile
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import zstandard
 
@@ -360,6 +363,18 @@ def modified_micros(stream: SupportsRead[bytes]) -> int | None:
         return int(os.fstat(opened.fileno()).st_mtime_ns // 1_000_000 * 1000)
     except (AttributeError, OSError):
         return None
+
+
+def packed(stream: BinaryIO, name: str) -> AbstractContextManager[BinaryIO]:
+    """A stream that packs what is written, as the name of a file says: .gz, .zst, or not at all.
+
+    A gzip file has no name and no time in its head, so that the same pages give the same file.
+    """
+    if name.endswith(".gz"):
+        return cast(AbstractContextManager[BinaryIO], GzipFile("", "wb", 6, stream, mtime=0))
+    if name.endswith(".zst"):
+        return cast(AbstractContextManager[BinaryIO], zstandard.ZstdCompressor().stream_writer(stream, closefd=False))
+    return nullcontext(stream)
 
 
 class Source:

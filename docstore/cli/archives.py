@@ -7,16 +7,13 @@ are printed with their places, and change the exit code; they end no run.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
-
-import zstandard
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from docstore.archives.export import (
     SOFTWARE,
@@ -31,6 +28,7 @@ from docstore.archives.ingest import IngestOptions, IngestReport, Progress, inge
 from docstore.archives.locations import found, is_url, listed, open_output
 from docstore.archives.selection import QUALITY_PRESETS, NoteCondition, Selection, survivors
 from docstore.archives.shards import Shards
+from docstore.archives.source import packed
 from docstore.archives.subtract import BESIDE_MICROS, SET_A, SET_B, only_in_b
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
@@ -251,21 +249,8 @@ def run_export(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         store = open_in(stack, args)
         show = output.progress_of_count(args, stack, " pages")
-        selection = Selection(
-            prefix=args.prefix,
-            host=args.host,
-            since=args.since,
-            until=args.until,
-            versions=args.versions,
-            status=args.status,
-            lang=args.lang,
-            min_words=args.min_words,
-            crawl=args.crawl or "",
-            verdicts=tuple(args.verdict),
-            where=_conditions(args),
-            collapse=args.collapse,
-            drop_repeated_lines=args.drop_repeated_lines,
-        )
+        taken = {name: getattr(args, name) for name in _SELECTED}
+        selection = Selection(crawl=args.crawl or "", verdicts=tuple(args.verdict), where=_conditions(args), **taken)
         if args.dropped:
             _write_dropped(store, selection, args.dropped)
         index, done_before = None, 0
@@ -321,6 +306,8 @@ def run_export(args: argparse.Namespace) -> int:
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
 
 
+_SELECTED = ("prefix", "host", "since", "until", "versions", "status", "lang", "collapse", "drop_repeated_lines")
+"""Options with the names and values of a `Selection`."""
 _FORM = ("format", "layout", "columns", "body", "markdown", "keep_encoded")
 """Options that say how captures are written."""
 
@@ -343,17 +330,13 @@ def _write(
         return arrow.write_parquet(
             store, stream, selection, layout=layout, columns=columns, group_bytes=group_bytes, **how
         )
-    with ExitStack() as packed:
-        if args.format in ("jsonl", "trecweb") and args.output.endswith(".gz"):
-            # Without a name and a time in its head, the same pages give the same file.
-            stream = cast(BinaryIO, packed.enter_context(gzip.GzipFile("", "wb", 6, stream, mtime=0)))
-        elif args.format in ("jsonl", "trecweb") and args.output.endswith(".zst"):
-            stream = packed.enter_context(zstandard.ZstdCompressor().stream_writer(stream, closefd=False))
-        writer = WRITERS[args.format](stream, args.body)
+    name = args.output if args.format in ("jsonl", "trecweb") else ""
+    with packed(stream, name) as file:
+        writer = WRITERS[args.format](file, args.body)
         if args.markdown:
-            writer = JsonLinesExport(stream, bodies=args.body, markdown=True)
+            writer = JsonLinesExport(file, bodies=args.body, markdown=True)
         if index is not None:
-            writer = WarcExport(stream, SOFTWARE, index.add)
+            writer = WarcExport(file, SOFTWARE, index.add)
         texts = args.format in ("jsonl", "wacz")
         return export(store, writer, selection, texts=texts, keep_encoded=args.keep_encoded, **how)
 

@@ -338,8 +338,8 @@ docstore export --output all.warc.gz --cdxj all.cdxj --versions all
 docstore export --format wacz --host example.com --output example.wacz
 docstore export --keep-encoded --versions all --output same.warc.gz
 docstore export --format trecweb --host example.com --output example.trec
-docstore export --format jsonl --status 200 --lang en --min-words 50 > pages.jsonl
-docstore export --collapse --status 200 --min-words 50 --dropped dropped.tsv --output unique.warc.gz
+docstore export --format jsonl --status 200 --lang en --where 'quality.words >= 50' --output pages.jsonl.gz
+docstore export --collapse --status 200 --dropped dropped.tsv --output unique.warc.gz
 docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may.warc.gz --json
 docstore export --format parquet --versions all --output all.parquet
 docstore export --format parquet --columns url,title,verdict --collapse --output pages.parquet
@@ -375,7 +375,6 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         "only pages in this language: by their note `lang`, else as the page declares; en includes en-GB",
         default="",
     )
-    declare(parser, "--min-words N", "only pages with at least so many words of text", default=0)
     declare(
         parser,
         "--where CONDITION*",

@@ -225,28 +225,20 @@ def _print_fingerprint(found: dict[str, Any], lesson: lessons.Lesson, limit: int
         more = f" and {len(values) - limit} more" if len(values) > limit else ""
         return " ".join(map(str, values[:limit])) + more or output.NOTHING
 
+    def show(what: str, rows: Sequence[tuple[str, ...]], *headings: str) -> None:
+        if rows:
+            output.table(rows[:limit], headings, right=(1, 2) if what == "bytes" else (1,))
+            if len(rows) > limit:
+                output.line(f"{len(rows) - limit} more {what}: --limit N shows more, --json all")
+            output.line()
+
+    words = [(row["word"], str(row["weight"]), row["hash"]) for row in found["words"]]
+    show("words", words, "word", "weight", "hash")
+    ngrams = [(row["ngram"], str(row["hash"])) for row in found["ngrams"]]
+    show("n-grams", ngrams, f"{lesson.shingle_words}-gram", "hash")
     read = bytes.fromhex(found["bytes"])
     sums = [(f"{byte:02X}", str(a), str(b)) for byte, (a, b) in zip(read, found["adler_sums"][1:], strict=True)]
-    tables: tuple[tuple[str, Sequence[tuple[str, ...]], tuple[str, ...]], ...] = (
-        (
-            "words",
-            [(row["word"], str(row["weight"]), row["hash"]) for row in found["words"]],
-            ("word", "weight", "hash"),
-        ),
-        (
-            "n-grams",
-            [(row["ngram"], str(row["hash"])) for row in found["ngrams"]],
-            (f"{lesson.shingle_words}-gram", "hash"),
-        ),
-        ("bytes", sums, ("byte", "A", "B")),
-    )
-    for what, rows, headings in tables:
-        if not rows:
-            continue
-        output.table(rows[:limit], headings, right=(1, 2) if what == "bytes" else (1,))
-        if len(rows) > limit:
-            output.line(f"{len(rows) - limit} more {what}: --limit N shows more, --json all")
-        output.line()
+    show("bytes", sums, "byte", "A", "B")
     output.table(
         [
             ("vector", cut(found["vector"])),

@@ -26,7 +26,7 @@ from docstore.cluster.client import Client, HBaseCell, delete_columns, delete_fa
 from docstore.cluster.coding import CHUNKS_TABLE, LARGE
 from docstore.cluster.engine import HBaseEngine
 from docstore.compiled import docstore_native
-from docstore.model.capture import PagePointer
+from docstore.model.capture import Column, PagePointer
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -43,7 +43,7 @@ from docstore.model.types import Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import NewValue, StoredValue, value_name
 from docstore.storage.engine import Engine
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.values import Column, encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of
+from docstore.storage.values import encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of
 from docstore.tablets.codec import ValueCodec, pack, unpack
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record

@@ -24,10 +24,10 @@ from docstore.model.types import PutResult, ReadSpec, RowMutations, VerdictKind
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend
 from docstore.storage.table import FIRST_RECORDS, PAGES, Table
-from docstore.storage.writes import Prepared, Write
+from docstore.storage.writes import PolicyByVerdict, Prepared, Write
 from docstore.writing.batch import BATCH_ANCHORS, Batch, View, counts_of_writes
 from docstore.writing.encode import Encoder
-from docstore.writing.judge import Policies, judge
+from docstore.writing.judge import judge
 from docstore.writing.writer import result_of, row_of
 
 
@@ -60,7 +60,7 @@ class HBaseWriter:
         committer.followers.add(self._view.follow)
 
     def write(
-        self, pages: Sequence[Prepared], policies: Sequence[Policies], is_awaited: Callable[[], bool]
+        self, pages: Sequence[Prepared], policies: Sequence[PolicyByVerdict], is_awaited: Callable[[], bool]
     ) -> tuple[list[PutResult], BaseException | None]:
         """See `GroupWriter`; a group is sent whole, whoever waits."""
         writes: dict[int, Write] = {}

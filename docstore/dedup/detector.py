@@ -554,7 +554,7 @@ class Detector:
     ) -> None:
         """Compare a page with texts until there are `limit` matches."""
         size, is_list = analysis.shingle_count, bool(analysis.entries)
-        for number, is_known, checksum, shared, others in self._compare(analysis, numbers, limit):
+        for number, is_known, checksum, shared, others in self._compare_texts(analysis, numbers, limit):
             unlike = None if is_known else analysis
             while (page_of_text := self._oldest(row_key, number, checksum, unlike, is_list=is_list)) is not None:
                 pointer, stored = page_of_text
@@ -588,7 +588,7 @@ class Detector:
             return 0.0, 0.0
         if analysis.text_checksum == text_checksum:
             return 1.0, 1.0
-        self._compare(analysis, [], 0)
+        self._compare_texts(analysis, [], 0)
         number = int.from_bytes(text_number(text_checksum), "big")
         overlap = self._overlap(analysis, number, text_checksum, load_text)
         if overlap is None:
@@ -596,7 +596,7 @@ class Detector:
         size = analysis.shingle_count
         return jaccard(overlap[0], size, overlap[1]), overlap[0] / max(1, size)
 
-    def _compare(
+    def _compare_texts(
         self, analysis: Analysis, numbers: list[int], most: int
     ) -> list[tuple[int, bool, bytes | None, int, int]]:
         """Cache the sketch and the shingles of a page, then compare it with texts; see `docstore_native.Texts`."""

@@ -576,9 +576,9 @@ class HashIndex:
         self._gone.clear()
 
     def propose(self, analysis: Analysis, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """Texts that share a band or a 0-mod-p fingerprint with the page, ranked, and their number.
+        """Propose the texts that share a band or a 0-mod-p fingerprint with a page, ranked.
 
-        Texts known to be gone are left out, and take no place of others.
+        Texts that are known to be gone are left out, and take no place of others.
         """
         last = self._last
         state = len(new.rows), self.gone_seen

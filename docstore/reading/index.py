@@ -1,4 +1,8 @@
-"""The detector's index of stored pages: opening it, what must be in it, and rebuilding it."""
+"""The detector's index of stored pages: opening it, what must be in it, and rebuilding it.
+
+Writers and readers of a store share the index that `open_texts` opens.  `SeenPages` tells a check whether the detector
+would see a page.  Nothing here gives a verdict or posts a page.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +136,7 @@ def text_numbers(engine: Engine) -> Iterator[bytes]:
 
 
 def keys_of_text(kernel: Kernel, text: str, number: int) -> IndexQuery | None:
-    """What a text is posted under, as `HashIndex.add` posts its page; None if it is too short."""
+    """The index keys of a text, or None if the text is too short to be indexed."""
     found = kernel.analyse_text(text)
     if found.word_count < MIN_NEAR_WORDS:
         return None

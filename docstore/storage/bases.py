@@ -20,11 +20,10 @@ from typing import NamedTuple
 
 from blake3 import blake3
 
-from docstore.model.capture import PagePointer
+from docstore.model.capture import Column, PagePointer
 from docstore.model.format import BASE_FAMILY
 from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
-from docstore.storage.values import Column
 
 TABLE = "bodies"
 LARGEST_BASE_BYTES = 4 << 20

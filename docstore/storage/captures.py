@@ -305,12 +305,12 @@ def without_crawl(records: Sequence[CaptureRecord], label: bytes) -> tuple[list[
         records: whether or not a policy hides them.
         label: cell value of the crawl's label.
     """
-    found = {record.timestamp: record for record in records}
+    by_time = {record.timestamp: record for record in records}
     heirs: dict[int, CaptureRecord] = {}
-    for one in live(records, found.get, GCPolicy(), GCPolicy(), 0):
-        record = found[one.timestamp]
+    for capture in live(records, by_time.get, GCPolicy(), GCPolicy(), 0):
+        record = by_time[capture.timestamp]
         if record.columns.get(CRAWL) != label:
-            heirs[one.source] = heirs[record.confirms] = record
+            heirs[capture.source] = heirs[record.confirms] = record
     gone, kept = [], []
     for record in records:
         if record.columns.get(CRAWL) == label:

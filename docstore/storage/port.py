@@ -30,7 +30,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from docstore.model.types import Durability, Mutation, Policy, PutResult, RowMutations, Schema, VerdictKind
+from docstore.model.capture import Column
+from docstore.model.types import Durability, Mutation, PutResult, RowMutations, Schema
 from docstore.storage.bases import BaseRows, NewValue, StoredValue
 from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
@@ -43,8 +44,7 @@ from docstore.storage.reports import (
 )
 from docstore.storage.table import Table
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.values import Column
-from docstore.storage.writes import Prepared
+from docstore.storage.writes import PolicyByVerdict, Prepared
 
 Result = TypeVar("Result")
 Follower = Callable[[Sequence[RowMutations], bool], None]
@@ -195,7 +195,7 @@ class GroupWriter(Protocol):
     def write(
         self,
         pages: Sequence[Prepared],
-        policies: Sequence[Mapping[VerdictKind, Policy]],
+        policies: Sequence[PolicyByVerdict],
         is_awaited: Callable[[], bool],
     ) -> tuple[list[PutResult], BaseException | None]:
         """Judge, store and commit pages, in order; see `docstore.writing.writer.Sequencer.write`."""

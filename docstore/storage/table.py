@@ -293,8 +293,7 @@ class CaptureRows:
         """Of all records of a row, newest first, those that the policy drops, for compaction."""
         if not self.collects_captures:
             return []
-        by_time = {record.timestamp: record for record in records}
-        kept = {capture.timestamp for capture in self._live(records, by_time.get)}
+        kept = {capture.timestamp for capture in self.live(records)}
         return [record for record in records if record.timestamp not in kept]
 
     def bodies_to_drop(self, records: Sequence[CaptureRecord]) -> set[int]:
@@ -304,7 +303,7 @@ class CaptureRows:
         by_time = {record.timestamp: record for record in records}
         return {
             capture.timestamp
-            for capture in self._live(records, by_time.get)
+            for capture in self.live(records)
             if capture.kind == CAPTURE_STORED
             and capture.columns.get(BODY) != by_time[capture.timestamp].columns.get(BODY)
         }
@@ -356,11 +355,9 @@ class PlainFamilies:
 
     def scan(self, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
         """Rows with a kept cell of the spec, in row-key order."""
-        return (
-            self._scan_kept(start, end, spec)
-            if self._collects(spec)
-            else self._engine.scan(self._name, start, end, spec)
-        )
+        if self._collects(spec):
+            return self._scan_kept(start, end, spec)
+        return self._engine.scan(self._name, start, end, spec)
 
     def kept(self, cells: Iterable[Cell], spec: ReadSpec) -> Iterator[Cell]:
         """The cells of whole columns that the policies keep and the spec selects."""
@@ -368,10 +365,10 @@ class PlainFamilies:
         for column, group in groupby(cells, key=_column_of):
             yield from self._kept_of_column(column, group, spec, now)
 
-    def dropped(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Of all versions of a column, newest first, those that the policy of its family drops."""
-        policy = self._policies.get(cells[0].family)
-        return [] if policy is None else expired(cells, policy, self._clock(), self._same_value)
+    def dropped(self, family: str, cells: Iterable[Cell]) -> list[Cell]:
+        """Of all versions of a column of a family, newest first, those that its policy drops."""
+        policy = self._policies.get(family)
+        return [] if policy is None else expired(list(cells), policy, self._clock(), self._same_value)
 
     def collected_columns(self, row_key: bytes) -> Iterator[list[Cell]]:
         """All versions of each column of a row that has a policy."""
@@ -420,7 +417,7 @@ class PlainFamilies:
     def _kept_of_column(
         self, column: tuple[str, bytes], cells: Iterable[Cell], spec: ReadSpec, now: int
     ) -> Iterator[Cell]:
-        """As `_kept`, for one column; reads no more versions than needed."""
+        """As `kept`, for one column; reads no more versions than needed."""
         policy = self._policies.get(column[0], _KEEP_ALL)
         after = spec.after
         count = 0
@@ -582,7 +579,7 @@ class Table(CaptureRows):
                     later.append(cell)
             elif cell.qualifier.startswith(spec.qualifier_prefix):
                 others.append(cell)
-        captures = self._live(records, {record.timestamp: record for record in records}.get)
+        captures = self.live(records)
         if spec.until is not None:
             bound = spec.until
             captures = (capture for capture in captures if capture.timestamp < bound)
@@ -675,7 +672,7 @@ class Table(CaptureRows):
             if column[0] == CAPTURE_FAMILY or is_later(column):
                 dropped += [cell for cell in group if cell.timestamp not in kept]
             else:
-                dropped += self._plain.dropped(list(group))
+                dropped += self._plain.dropped(column[0], group)
         return dropped
 
     def dropped(self, row_key: bytes) -> Iterator[Cell]:

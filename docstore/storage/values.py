@@ -16,7 +16,6 @@ from docstore.model.format import VALUE_ABSENT, VALUE_INLINE, VALUE_REF
 
 Found = TypeVar("Found")
 Value = TypeVar("Value")
-Column = tuple[str, bytes]
 READ_AHEAD_BYTES = 8 << 20
 """Raw bytes that a scan fetches at once, and as much again of bases."""
 

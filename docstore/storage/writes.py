@@ -5,16 +5,18 @@ The writer of a backend takes prepared pages, and commits writes.  Pure data: no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from docstore.model.analysis import Analysis
 from docstore.model.capture import BODY, MAIN, PagePointer, Sorted, StoredVerdict
 from docstore.model.format import CAPTURE_STORED, INLINE_LIMIT_BYTES
-from docstore.model.types import Page
+from docstore.model.types import Page, Policy, VerdictKind
 from docstore.storage.captures import CaptureRecord, LiveCapture
 from docstore.storage.values import encode_inline
 
+PolicyByVerdict = Mapping[VerdictKind, Policy]
+"""The checked policies of a write; a page whose verdict has none is stored and marked."""
 ANCHOR_FAMILY: Final = "anchor"
 ANCHOR_BYTES: Final = INLINE_LIMIT_BYTES
 """Most bytes of text for one target.  It fits into a cell, so no anchor needs a record in a segment."""

@@ -4,10 +4,10 @@
     (scan)        (from texts)      (sketches)      (exact)             (rule)        (committed in groups)
 
 Rule: every member's exact similarity to its canonical is at least the threshold.  The result does not depend on the
-order of ingest.  Memory: about 150 bytes a version, 24 bytes a candidate pair, 32 bytes a verified pair, and for each
-thread 16 MB and two batches of at most 100 MB.  Row keys, sketches, cell values of texts and shingle sets are in mapped
-files.  A killed sweep continues where it stopped, unless the store has changed: a hash of input and options names the
-working folder.
+order of ingest.  Memory: arrays of about 150 bytes a version, 24 bytes a candidate pair, 32 bytes a verified pair, and
+for each thread 16 MB and two batches of at most 100 MB.  Row keys, sketches, cell values of texts and shingle sets are
+in mapped files.  A killed sweep continues where it stopped, unless the store has changed: a hash of input and options
+names the working folder.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def _copy(
 ) -> BackupReport:
     """Copy a store into a folder that is empty or has an earlier backup of it."""
     files = backend.files
-    with backend.bodies.pinned():
+    with backend.value_log.pinned():
         if earlier is not None:
             with committer.lock:
                 lengths = _segment_lengths(backend)
@@ -127,7 +127,7 @@ def _copy(
                 committer.lock.release()
 
         try:
-            backend.bodies.sync()
+            backend.value_log.sync()
             if backend.is_read_only:  # it cannot record a mark; its state is that of the earlier backup, or later
                 mark = earlier["mark"] if earlier is not None else ""
             else:
@@ -267,8 +267,8 @@ def _open_runs(backend: LocalBackend) -> _OpenRuns:
 
 
 def _segment_lengths(backend: LocalBackend) -> dict[Path, int]:
-    bodies = backend.bodies
-    return {bodies.path(row.number): row.committed_bytes for row in backend.manifest.segments()}
+    value_log = backend.value_log
+    return {value_log.path(row.number): row.committed_bytes for row in backend.manifest.segments()}
 
 
 def _copy_files(

@@ -1,7 +1,8 @@
 """The commit point: makes values durable, then writes the rows of a plan.
 
-Every write to a store goes through here, under one lock.  So the committed lengths of segments in the manifest always
-match the rows.
+All rows of pages, bases and postings are written here, under one lock, with the row of the manifest that says how far
+segments are committed.  So the committed lengths always match the rows.  Other rows of table `meta` have writers of
+their own: the manifest writes the rows of segments and tablets, `RunIndex` trims its log, an open records losses.
 """
 
 from __future__ import annotations
@@ -59,27 +60,27 @@ class LocalCommitter:
         self._values = values
         self._read_only = read_only
         self._reserve = reserve
-        values.records.begin_group(manifest.group + 1)
+        values.value_log.begin_group(manifest.group + 1)
 
     def commit(self, plan: Plan) -> None:
         """See `Committer` of the port."""
         if plan.rows or plan.counts:
             if self._read_only is not None:
                 raise read_only_error(self._read_only)
-            self._reserve.check_room(self._values.records.pending_bytes())
+            self._reserve.check_room(self._values.value_log.pending_bytes())
         self.commits += 1
         if self.watch is not None:
             self.watch(plan.rows)
         try:
             self._values.dictionaries.sync()
             if self.durability is Durability.SYNC:
-                self._values.records.sync()
+                self._values.value_log.sync()
             else:
-                self._values.records.flush()
+                self._values.value_log.flush()
         except BaseException:
-            self._values.records.drop()
+            self._values.value_log.drop()
             raise
-        rows = self.manifest.rows_of(plan, self._values.records.progress())
+        rows = self.manifest.rows_of(plan, self._values.value_log.progress())
         rows += self._values.dictionaries.mutations()
         rows += plan.rows
         known = False
@@ -89,7 +90,7 @@ class LocalCommitter:
             self.manifest.committed()
         except BaseException:
             self.manifest.aborted()
-            self._values.records.abandon()
+            self._values.value_log.abandon()
             raise
         finally:
             # An interrupt (Ctrl-C) is held back until all followers have run.  One that it may have stopped is called
@@ -107,7 +108,7 @@ class LocalCommitter:
                     interrupt, is_sure = error, False
             if interrupt is not None and not known:
                 raise interrupt
-        self._values.records.begin_group(self.manifest.group + 1)
+        self._values.value_log.begin_group(self.manifest.group + 1)
         if self.manifest.has_grown:
             self.manifest.split_grown(self.durability)
         if interrupt is not None:
@@ -115,7 +116,7 @@ class LocalCommitter:
 
     def drop_values(self) -> None:
         """See `Committer` of the port: otherwise the next commit would write these values too."""
-        self._values.records.drop()
+        self._values.value_log.drop()
 
     def run_with_reserve(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """See `Committer` of the port."""

@@ -24,6 +24,7 @@ from threading import Lock
 from typing import Protocol
 from zlib import crc32
 
+from docstore.model.capture import BODY, MAIN, Column
 from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import (
     DICTIONARY_FORMAT_VERSION,
@@ -40,6 +41,7 @@ from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache, Memory
 from docstore.storage.engine import Engine, Plan
 from docstore.storage.files import Files
+from docstore.storage.table import PAGES
 from docstore.storage.unreadable import UnreadableValues
 from docstore.tablets.codec import PACK_LEVEL, Dictionary, pack, unpack
 from docstore.tablets.manifest import Tablet
@@ -60,8 +62,7 @@ FADED = 1.5
 
 _SCOPES_END = DICTIONARY_ROW_PREFIX[:-1] + bytes((DICTIONARY_ROW_PREFIX[-1] + 1,))
 
-Column = tuple[str, bytes]
-COLUMNS: frozenset[Column] = frozenset({("page", b"body"), ("text", b"main")})
+COLUMNS = frozenset((BODY, MAIN))
 """Columns with long and similar values; each has dictionaries of its own."""
 
 
@@ -354,9 +355,9 @@ class ScopeRows:
         for table, row_key, mutations in written:
             if self._rows is not None and table == "meta" and row_key.startswith(DICTIONARY_ROW_PREFIX):
                 self._rows.pop(row_key, None)
-                for one in mutations:
-                    if isinstance(one, SetCell):
-                        self._rows[row_key] = one.value
+                for mutation in mutations:
+                    if isinstance(mutation, SetCell):
+                        self._rows[row_key] = mutation.value
                 if not is_sure:
                     self._rows = None
 
@@ -641,7 +642,7 @@ class TabletDictionaries:
         for row in self._engine.scan("meta", sites + start, sites + (b"\xff" if end is None else end)):
             site = row.row_key[len(sites) :].rpartition(b" ")[0]
             lasts = any(cell.value[0] >= LASTING_STAGE for cell in row.cells)
-            pages = self._engine.scan("pages", site, site + b"\xff", ReadSpec(keys_only=True, cell_limit=1))
+            pages = self._engine.scan(PAGES, site, site + b"\xff", ReadSpec(keys_only=True, cell_limit=1))
             if not (self._of_sites and lasts and next(pages, None)):
                 plan.rows.append(RowMutations("meta", row.row_key, [DeleteRow()]))
         for row in self._engine.scan("meta", self._prefix, self._prefix + b"\xff", ReadSpec(keys_only=True)):

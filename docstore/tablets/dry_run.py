@@ -150,7 +150,7 @@ MEMORY_DIVISOR = 4
 """The caches of a dry run take this part of those of the store, on top of them."""
 
 
-class OverlayBodies(ValueLog):
+class OverlayValueLog(ValueLog):
     """Segments of a temporary folder; those with lower numbers are read from `lower`."""
 
     def __init__(self, files: Files, folder: Path, lower: ValueLog) -> None:
@@ -205,7 +205,7 @@ class Overlay(LocalBackend):
 
     def close(self) -> None:
         """Remove the overlay; the lower store stays open."""
-        self.bodies.close()
+        self.value_log.close()
         self.engine.close()
         self.folder.cleanup()
         self.pins.close()
@@ -220,7 +220,7 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
         lower.files.make_folder(path / name)
     engine = OverlayEngine(lower.engine, upper)
-    bodies = OverlayBodies(lower.files, path / SEGMENT_DIRECTORY, lower.bodies)
+    value_log = OverlayValueLog(lower.files, path / SEGMENT_DIRECTORY, lower.value_log)
     base_rows = BaseRows(engine)
     manifest = Manifest.load(engine)
     dictionary_files = DictionaryFiles(lower.files, path / DICTIONARY_DIRECTORY, lower.dictionaries, memory)
@@ -229,12 +229,12 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     replaced = {
         "engine": engine,
         "memory": memory,
-        "bodies": bodies,
+        "value_log": value_log,
         "base_rows": base_rows,
         "manifest": manifest,
         "dictionaries": dictionary_files,
         "scopes": scopes,
-        "values": LocalValues(bodies, ValueCodec(memory=memory), dictionaries, base_rows.cell_value, memory),
+        "values": LocalValues(value_log, ValueCodec(memory=memory), dictionaries, base_rows.cell_value, memory),
         "scratch": None,
         "reserve": Reserve(lower.files, path / RESERVE_FILE),
         "runs": lower.runs and RunStorage(upper, path / INDEX_DIRECTORY, lower.files),
@@ -242,5 +242,5 @@ def open_overlay(lower: LocalBackend) -> Overlay:
         "lower": lower,
     }
     pins = ExitStack()
-    pins.enter_context(lower.bodies.pinned())  # rows of the overlay may have refs into the lower store
+    pins.enter_context(lower.value_log.pinned())  # rows of the overlay may have refs into the lower store
     return Overlay(lower, folder, pins, **replaced)

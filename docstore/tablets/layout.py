@@ -4,8 +4,8 @@ Open takes the lock, checks FORMAT, opens the engine, loads the manifest, and re
 lengths.  If bytes of committed rows are missing that were never synced (power loss at a durability below `sync`), the
 captures that need them are dropped and listed (`losses`).  If synced bytes are missing, because a file is away, cut or
 empty, no row is dropped: the store opens for reading only, until the file is back or the loss is accepted.  If records
-show that rows are missing (LevelDB's files were
-truncated or replaced by older ones), the loss is recorded and the records are set aside.
+show that rows are missing (LevelDB's files were truncated or replaced by older ones), the loss is recorded and the
+records are set aside.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class LocalBackend:
     lock: StoreLock
     files: Files
     engine: LevelDBEngine
-    bodies: ValueLog
+    value_log: ValueLog
     manifest: Manifest
     values: LocalValues
     dictionaries: DictionaryFiles
@@ -190,13 +190,13 @@ class LocalBackend:
 
     def codec_stats(self, committer: port.Committer) -> dict[str, dict[str, int]]:
         """See `Backend`."""
-        with self.bodies.pinned():
+        with self.value_log.pinned():
             with committer.lock:
-                self.bodies.flush()
+                self.value_log.flush()
                 rows = self.manifest.segments()
             from docstore.tablets.compaction.segments import codec_totals
 
-            return codec_totals(self.bodies, rows)
+            return codec_totals(self.value_log, rows)
 
     def acknowledge(self) -> None:
         """See `Backend`."""
@@ -211,14 +211,14 @@ class LocalBackend:
         """See `Backend`: errors of FORMAT and the manifest, missing names of segments, and files set aside."""
         for item in self.missing:
             what = f"expected {item.end} bytes, found {item.reason}; pages in it cannot be read"
-            yield Finding(str(self.bodies.path(item.segment).relative_to(self.path)), what, PUT_BACK)
+            yield Finding(str(self.value_log.path(item.segment).relative_to(self.path)), what, PUT_BACK)
         if decode_format(self.files.read_whole(self.path / FORMAT_FILE)) is None:
             yield Finding(FORMAT_FILE, "its copy of the schema is damaged", "run `docstore tool rebuild`")
         for problem in self.manifest.problems():
             yield Finding("manifest", problem, "report this with the output of `docstore stats --json`")
         for segment in self.manifest.segments():
             names, read = self.manifest.names(segment.number), SegmentNames()
-            for _, record in self.bodies.records(segment.number, end=segment.committed_bytes) if names else ():
+            for _, record in self.value_log.records(segment.number, end=segment.committed_bytes) if names else ():
                 read.note(record)
             if names and not (read.bases <= names.bases and read.dictionaries <= names.dictionaries):
                 what = "its row does not name all bases and dictionaries that its records need"
@@ -260,7 +260,7 @@ class LocalBackend:
             if self.scratch is not None:
                 stack.callback(_remove_tree, self.scratch)
             stack.callback(self.engine.close)
-            stack.callback(self.bodies.close)
+            stack.callback(self.value_log.close)
             if not self.is_read_only:
                 stack.callback(self._record_synced)
             if self.index is not None:
@@ -269,8 +269,8 @@ class LocalBackend:
     def _record_synced(self) -> None:
         """Record that all values are synced: below durability `sync`, an open drops those that are missing if not."""
         with suppress(StorageError, CommitUnknown):  # on a full disk, values are in their file all the same
-            self.bodies.sync()
-            self.manifest.record_synced(self.bodies.progress(), Durability.FLUSH)
+            self.value_log.sync()
+            self.manifest.record_synced(self.value_log.progress(), Durability.FLUSH)
 
     @property
     def is_read_only(self) -> bool:
@@ -423,16 +423,16 @@ class StoreDirectory:
                 raise self._missing(SEGMENT_DIRECTORY)
             files.make_folder(segments)
             aside = self._path / SET_ASIDE_DIRECTORY
-            bodies = ValueLog(files, segments, identity=identity, aside=aside, read_only=read_only)
-            undo.callback(bodies.close)
-            missing = () if accept_loss else bodies.missing(manifest.segments())
+            value_log = ValueLog(files, segments, identity=identity, aside=aside, read_only=read_only)
+            undo.callback(value_log.close)
+            missing = () if accept_loss else value_log.missing(manifest.segments())
             if missing and not read_only:
-                raise self._incomplete(bodies, missing)
-            recovery = bodies.recover(manifest.segments(), manifest.next_segment, manifest.group)
+                raise self._incomplete(value_log, missing)
+            recovery = value_log.recover(manifest.segments(), manifest.next_segment, manifest.group)
             away = {item.segment for item in missing}
             recovery = recovery._replace(lost=tuple(item for item in recovery.lost if item.segment not in away))
             if recovery.lost:
-                drop_lost(engine, bodies, manifest, recovery)
+                drop_lost(engine, value_log, manifest, recovery)
             reserve.spend(partial(manifest.record_recovery, recovery, Durability.SYNC))
             if recovery.last_group > manifest.group + 1:
                 record_lost_commits(engine, manifest, recovery.last_group - 1)
@@ -442,7 +442,7 @@ class StoreDirectory:
             dictionary_files = DictionaryFiles(files, folder, memory=shares)
             scopes = ScopeRows(engine)
             dictionaries = SiteDictionaries(dictionary_files, scopes.get, manifest.tablet_number, shares)
-            values = LocalValues(bodies, ValueCodec(memory=shares), dictionaries, base_rows.stored_value, shares)
+            values = LocalValues(value_log, ValueCodec(memory=shares), dictionaries, base_rows.stored_value, shares)
             reserve.take_back()
             if is_new:  # last, so that a crash during creation leaves no store
                 content = encode_format(encode_schema(stored), identity, band_secret)
@@ -454,7 +454,7 @@ class StoreDirectory:
             lock,
             files,
             engine,
-            bodies,
+            value_log,
             manifest,
             values,
             dictionary_files,
@@ -506,9 +506,9 @@ class StoreDirectory:
             remedy=f"put it back, {REBUILD if name in _REBUILT else SALVAGE_ROWS}",
         )
 
-    def _incomplete(self, bodies: ValueLog, missing: Sequence[Damage]) -> CorruptionError:
+    def _incomplete(self, value_log: ValueLog, missing: Sequence[Damage]) -> CorruptionError:
         first, *others = missing
-        path = str(bodies.path(first.segment))
+        path = str(value_log.path(first.segment))
         return CorruptionError(
             "a segment is missing or cut" if not others else f"{len(missing)} segments are missing or cut, the first",
             path=path,

@@ -87,7 +87,7 @@ def record_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
 # --- dropping
 
 
-def drop_lost(engine: Engine, bodies: ValueLog, manifest: Manifest, recovery: Recovery) -> None:
+def drop_lost(engine: Engine, value_log: ValueLog, manifest: Manifest, recovery: Recovery) -> None:
     """Drop and record captures with missing bytes, or with deltas against lost bases; then drop lost bases."""
     found = _now()
     deltas: set[bytes] = set()
@@ -99,12 +99,12 @@ def drop_lost(engine: Engine, bodies: ValueLog, manifest: Manifest, recovery: Re
 
     missing = {item.segment for item in recovery.lost if item.start == 0}.union(recovery.gone)
     for number in {item.segment for item in recovery.lost} - missing:
-        for ref, record in bodies.records(number):
+        for ref, record in value_log.records(number):
             if record.codec == CODEC_ZSTD_BODY and recovery.is_lost(body_ref(ref, record)):
                 deltas.add(ref)
     bases = {name for name, cell_value in BaseRows(engine).scan() if is_lost(cell_value)}
     for segment in manifest.segments() if bases else ():
-        for ref, record in bodies.records(segment.number) if segment.number not in missing else ():
+        for ref, record in value_log.records(segment.number) if segment.number not in missing else ():
             if record.codec == CODEC_ZSTD_DELTA and record.related in bases:
                 deltas.add(ref)
     rows: list[RowMutations] = []

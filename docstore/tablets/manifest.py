@@ -38,6 +38,7 @@ from docstore.model.format import (
 )
 from docstore.model.types import DeleteRow, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine, Plan
+from docstore.storage.table import PAGES
 from docstore.tablets.record import SegmentNames
 from docstore.tablets.segment import Recovery, SegmentProgress, SegmentRow
 
@@ -52,7 +53,6 @@ READ_AT_ONCE = 2048
 
 _START_OF = attrgetter("start")
 _TABLE = "meta"
-_PAGES = "pages"
 _SPEC = ReadSpec(families=(MANIFEST_FAMILY,))
 _STATES = frozenset((SEGMENT_LIVE, SEGMENT_ACTIVE, SEGMENT_DRAINING))
 
@@ -122,10 +122,10 @@ class Manifest:
         self._counted: set[_Range] = set()
         """Tablets with their size in the row `counters`."""
         self._without_row: set[_Range] = set()
-        self._sealed: dict[_Range, int] = {}
-        """Tablets of the group with the bytes that it adds."""
+        self._added_bytes: dict[_Range, int] = {}
+        """Bytes that the planned group adds to its tablets.  `committed` applies what `rows_of` planned."""
         self._segments: dict[int, SegmentRow] = {}
-        self._sealed_segments: dict[int, SegmentRow] = {}
+        self._planned_segments: dict[int, SegmentRow] = {}
         self._unwritten: set[int] = set()
         """Segments whose row in the engine may differ from `_segments`."""
         self._active: int | None = None
@@ -135,7 +135,7 @@ class Manifest:
         self.has_grown = False
         self._totals: dict[str, int] | None = None
         """Filled by the writer alone.  None if the row `counters` must be read, after a commit of unknown outcome."""
-        self._sealed_totals: dict[str, int] | None = None
+        self._planned_totals: dict[str, int] | None = None
 
     @classmethod
     def load(cls, engine: Engine, tablet_bytes: int = TABLET_BYTES) -> Manifest:
@@ -217,39 +217,39 @@ class Manifest:
             plan: of the group.  Its bodies are added to their tablets, its counts to the totals.
             progress: from `ValueLog.progress`, after the flush or sync of this group.
         """
-        sealed = self._sealed = {}
+        added = self._added_bytes = {}
         for row_key, raw_bytes in plan.bodies:
             item = self._ranges[bisect_right(self._starts, row_key) - 1]
-            sealed[item] = sealed.get(item, 0) + raw_bytes
+            added[item] = added.get(item, 0) + raw_bytes
             item.sample(row_key)
-        self._counted.update(sealed)
-        sizes = {item: item.raw_bytes + sealed.get(item, 0) for item in self._counted}
+        self._counted.update(added)
+        sizes = {item: item.raw_bytes + added.get(item, 0) for item in self._counted}
         rows = [_tablet_mutation(item, sizes.get(item, item.raw_bytes)) for item in self._without_row]
         if len(sizes) > MAX_COUNTED:
             rows = [_tablet_mutation(item, size) for item, size in sizes.items()]
         if self._totals is None:
             self._totals = self.totals()
-        self._sealed_totals = None  # an interrupt may have left those of another plan
+        self._planned_totals = None  # an interrupt may have left those of another plan
         if plan.counts:
             totals = Counter(self._totals)
             totals.update(plan.counts)
-            self._sealed_totals = {name: count for name, count in totals.items() if count > 0}
-        self._sealed_segments, begun_or_ended = self._changed_segments(progress)
-        return [self._counters(1, self._sealed_segments, sizes), *map(_segment_mutation, begun_or_ended), *rows]
+            self._planned_totals = {name: count for name, count in totals.items() if count > 0}
+        self._planned_segments, begun_or_ended = self._changed_segments(progress)
+        return [self._counters(1, self._planned_segments, sizes), *map(_segment_mutation, begun_or_ended), *rows]
 
     def committed(self) -> None:
         """The rows of `rows_of` were applied."""
-        for item, added_bytes in self._sealed.items():
+        for item, added_bytes in self._added_bytes.items():
             item.raw_bytes += added_bytes
             self.has_grown |= item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes)
         if len(self._counted) > MAX_COUNTED:
             self._counted = set()
         self._without_row = set()
-        self._unwritten.difference_update(self._sealed_segments)
+        self._unwritten.difference_update(self._planned_segments)
         self.group += 1
-        if self._sealed_totals is not None:
-            self._totals = self._sealed_totals
-        self._drop_sealed()
+        if self._planned_totals is not None:
+            self._totals = self._planned_totals
+        self._end_group()
 
     def aborted(self) -> None:
         """The rows of `rows_of` may be applied or not: drop their counts, and write the rows again next time.
@@ -257,15 +257,15 @@ class Manifest:
         The segments keep their new length.  If the group's rows were applied, they refer to these bytes; if not, the
         bytes are garbage, as after any group that failed after its sync.  The next group has the same number.
         """
-        self._unwritten.update(self._sealed_segments)
+        self._unwritten.update(self._planned_segments)
         self._totals = None
-        self._drop_sealed()
+        self._end_group()
 
-    def _drop_sealed(self) -> None:
+    def _end_group(self) -> None:
         """Keep the lengths of segments of `rows_of`, and end its group."""
-        self._segments.update(self._sealed_segments)
-        self._next_segment = max(self._next_segment, max(self._sealed_segments, default=0) + 1)
-        self._sealed, self._sealed_segments, self._sealed_totals = {}, {}, None
+        self._segments.update(self._planned_segments)
+        self._next_segment = max(self._next_segment, max(self._planned_segments, default=0) + 1)
+        self._added_bytes, self._planned_segments, self._planned_totals = {}, {}, None
 
     def _counters(
         self,
@@ -294,7 +294,7 @@ class Manifest:
             "group": self.group + new_groups,
             "active": [active.number, active.committed_bytes, active.synced_bytes] if active else [0, 0, 0],
             "tablets": [(item.number, size) for item, size in sizes.items()],
-            "totals": self.totals() if self._sealed_totals is None else self._sealed_totals,
+            "totals": self.totals() if self._planned_totals is None else self._planned_totals,
         }
         return _mutation(MANIFEST_COUNTERS_ROW, value)
 
@@ -330,11 +330,11 @@ class Manifest:
 
     def record_synced(self, progress: Sequence[SegmentProgress], durability: Durability) -> None:
         """Record how far segments are synced, if that is not recorded; see `rows_of` for `progress`."""
-        self._sealed_segments, begun_or_ended = self._changed_segments(progress)
-        if self._sealed_segments:
-            rows = [self._counters(segments=self._sealed_segments), *map(_segment_mutation, begun_or_ended)]
+        self._planned_segments, begun_or_ended = self._changed_segments(progress)
+        if self._planned_segments:
+            rows = [self._counters(segments=self._planned_segments), *map(_segment_mutation, begun_or_ended)]
             self._engine.mutate_rows(rows, durability)
-            self._drop_sealed()
+            self._end_group()
 
     def write_segment(self, row: SegmentRow, durability: Durability, names: SegmentNames | None = None) -> None:
         """Write a segment's row, and the names in its records, at once: for compaction, and after recovery."""
@@ -420,7 +420,7 @@ class Manifest:
         item = self._ranges[index]
         if item.unsampled is None:
             return
-        rows = self._engine.scan(_PAGES, item.unsampled, self._end_of(index), ReadSpec(cell_limit=1, keys_only=True))
+        rows = self._engine.scan(PAGES, item.unsampled, self._end_of(index), ReadSpec(cell_limit=1, keys_only=True))
         read = [row.row_key for row in islice(rows, READ_AT_ONCE)]
         for row_key in read:
             item.sample(row_key)

@@ -41,6 +41,7 @@ from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files, StoreLock
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema
+from docstore.storage.table import PAGES
 from docstore.storage.values import parse_cell_value
 from docstore.tablets.engines.leveldb import LevelDBEngine, rebuild_leveldb
 from docstore.tablets.layout import SALVAGE_ROWS, check_format, decode_format, encode_format
@@ -122,7 +123,7 @@ def rebuild(folder: Path) -> RebuildReport:
     return report
 
 
-def _cover_refs(engine: Engine, bodies: ValueLog, files: Files) -> int:
+def _cover_refs(engine: Engine, value_log: ValueLog, files: Files) -> int:
     """Commit each segment up to the last record that a row names; returns how many rows of segments that changes."""
     ends: dict[int, int] = {}
     for value in _cell_values(engine):
@@ -134,12 +135,12 @@ def _cover_refs(engine: Engine, bodies: ValueLog, files: Files) -> int:
     known = {row.number: row for row in manifest.segments()}
     changed = 0
     for number in known.keys() - ends.keys():
-        if not files.exists(bodies.path(number)):  # its row was removed, and the block that says so is damaged
+        if not files.exists(value_log.path(number)):  # its row was removed, and the block that says so is damaged
             manifest.remove_segment(number, Durability.SYNC)
             changed += 1
     for number, end in sorted(ends.items()):
         row = known.get(number, SegmentRow(number, SEGMENT_LIVE, 0))
-        path = bodies.path(number)
+        path = value_log.path(number)
         if row.committed_bytes < end and files.exists(path):
             synced_bytes = max(row.synced_bytes, min(end, files.length_bytes(path)))
             manifest.write_segment(row._replace(committed_bytes=end, synced_bytes=synced_bytes), Durability.SYNC)
@@ -149,7 +150,7 @@ def _cover_refs(engine: Engine, bodies: ValueLog, files: Files) -> int:
 
 def _cell_values(engine: Engine) -> Iterator[bytes]:
     """The values of all cells that may name a record."""
-    for row in engine.scan("pages"):
+    for row in engine.scan(PAGES):
         yield from (cell.value for cell in row.cells if cell.family != CAPTURE_FAMILY)
         for record in sound_records(row.cells):
             yield from (value for _, value in record.refs)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from docstore.compiled import docstore_native
-from docstore.model.capture import BODY, MAIN, PagePointer
+from docstore.model.capture import BODY, MAIN, Column, PagePointer
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_ZSTD_BODY,
@@ -26,7 +26,6 @@ from docstore.storage.cache import LruCache, Memory
 from docstore.storage.values import (
     INLINE_TAG,
     READ_AHEAD_BYTES,
-    Column,
     encode_ref_value,
     parse_cell_value,
     raw_bytes_of,
@@ -42,7 +41,7 @@ class LocalValues:
     """Appends values and fetches them.  Fetching is thread-safe; appending takes the committer's lock.
 
     Attributes:
-        records: the segments.
+        value_log: the segments.
         dictionaries: of the write path.
         unreadable: values and dictionaries that could not be read.
     """
@@ -51,14 +50,14 @@ class LocalValues:
 
     def __init__(
         self,
-        bodies: ValueLog,
+        value_log: ValueLog,
         codec: ValueCodec,
         dictionaries: SiteDictionaries,
         base_value: Callable[[bytes], bytes | None],
         memory: Memory | None = None,
     ) -> None:
         memory = memory or Memory()
-        self.records = bodies
+        self.value_log = value_log
         self._codec = codec
         self.dictionaries = dictionaries
         self._base_value = base_value
@@ -71,8 +70,8 @@ class LocalValues:
         self._load = dictionaries.load
         self._resolvers = codec.dictionaries.get, self.base, self._body
         """What native code calls for the dictionary, the base or the body that a record needs to be decoded."""
-        self.fill = partial(docstore_native.fill_capture, bodies.source, *self._resolvers)
-        self.check_rows = partial(docstore_native.check_rows, bodies.source, *self._resolvers)
+        self.fill = partial(docstore_native.fill_capture, value_log.source, *self._resolvers)
+        self.check_rows = partial(docstore_native.check_rows, value_log.source, *self._resolvers)
         self.unreadable = dictionaries.unreadable
 
     # --- appending
@@ -87,7 +86,7 @@ class LocalValues:
         """See `Values`: long values are encoded together, then their records are appended together."""
         encoded = self._encode([value for value in values if len(value.raw) > INLINE_LIMIT_BYTES])
         records = [record for record, _ in encoded.values() if record is not None]
-        refs = iter(self.records.append(records) if records else ())
+        refs = iter(self.value_log.append(records) if records else ())
         stored: dict[NewValue, StoredValue] = {}
         for value in values:
             if value not in encoded:
@@ -136,7 +135,7 @@ class LocalValues:
             record = delete_column(row_key, mutation.family, mutation.qualifier, now, mutation.since, mutation.until)
         else:
             return
-        self.records.append([record])
+        self.value_log.append([record])
 
     def forget_dictionaries(self) -> None:
         """Drop cached dictionaries in use and refs of bases, because compaction has changed them."""
@@ -154,7 +153,7 @@ class LocalValues:
         place = docstore_native.value_place(cell_value)
         if place is not None:
             last = self._last
-            source = self.records.source(*place)
+            source = self.value_log.source(*place)
             raw = docstore_native.decode_value(source, place[0], place[1], *self._resolvers)
             if raw is not None:
                 # If the value is a text that is a delta of its body, `_body` has kept the body, which is worth more.
@@ -164,7 +163,7 @@ class LocalValues:
         value, ref = parse_cell_value(cell_value)
         if ref is None:
             return value
-        return self._decode(self.records.read(ref), ref)
+        return self._decode(self.value_log.read(ref), ref)
 
     def same_value(self, one: bytes, other: bytes) -> bool:
         """Whether two cells have the same value; an unreadable value equals no other."""
@@ -194,7 +193,7 @@ class LocalValues:
             if ref is not None:
                 refs.append(ref)
                 places.append(place)
-        records = list(self.records.read_many(refs))
+        records = list(self.value_log.read_many(refs))
         bases = self._bases({record.related for _, record in records if record.codec == CODEC_ZSTD_DELTA})
         for number, record in records:
             base = bases.get(record.related)
@@ -233,7 +232,7 @@ class LocalValues:
         ref = parse_cell_value(cell_value).ref
         if ref is None:
             return
-        record = self.records.read(ref)
+        record = self.value_log.read(ref)
         if record.codec == CODEC_ZSTD_DELTA:
             if self._cached_bases.get(record.related) is None:
                 through_moves(lambda: self._base_value(record.related), self._verify_base)
@@ -258,7 +257,7 @@ class LocalValues:
         place = docstore_native.value_place(cell_value)
         if place is not None:
             last, (dictionary, _, body) = self._last, self._resolvers
-            raw = docstore_native.decode_value(self.records.source(*place), *place[:2], dictionary, note, body)
+            raw = docstore_native.decode_value(self.value_log.source(*place), *place[:2], dictionary, note, body)
             if raw is not None and self._last is last and len(raw) <= LONGEST_OWN_BODY_BYTES:
                 self._last = place, raw  # as `fetch`
             if base or raw is not None:
@@ -266,7 +265,7 @@ class LocalValues:
         value, ref = parse_cell_value(cell_value)
         if ref is None:
             return value, b""
-        record = self.records.read(ref)
+        record = self.value_log.read(ref)
         is_delta = record.codec == CODEC_ZSTD_DELTA
         return (b"", record.related) if is_delta else (self._decode(record, ref), b"")
 
@@ -280,7 +279,7 @@ class LocalValues:
         place = docstore_native.value_place(cell_value)
         if place is None:
             raise InvalidArgument("this value is in its cell: take it from the cell value")
-        return self.records.read_at(*place)
+        return self.value_log.read_at(*place)
 
     def value_of(self, cell_value: bytes, record: Record, body: tuple[bytes, bytes] = (b"", b"")) -> bytes:
         """Decode the record of a value.
@@ -306,7 +305,7 @@ class LocalValues:
         if ref is None:
             return False
         try:
-            return self.records.read(ref).codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY)
+            return self.value_log.read(ref).codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY)
         except CorruptionError:
             return False
 
@@ -331,12 +330,12 @@ class LocalValues:
         if last == place:
             self._last = place, raw  # so that `fetch` keeps it
             return raw
-        source, (segment, offset, _) = self.records.source(*place), place
+        source, (segment, offset, _) = self.value_log.source(*place), place
         dictionary, nothing = self._resolvers[0], lambda *_: None  # a body that is a delta is refused below
         if made := docstore_native.decode_value(source, segment, offset, dictionary, nothing, nothing):
             self._last = place, made
             return made
-        record = self.records.read(encode_ref(*place))
+        record = self.value_log.read(encode_ref(*place))
         if record.codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
             raise CorruptionError("a text's body is a delta", expected="no delta", found=f"codec {record.codec}")
         return self._decode(record, encode_ref(*place))

@@ -94,8 +94,8 @@ Reader = Callable[[bytes, str | None], "Text | None"]
 
 
 def media_type_of(content_type: str | None) -> str:
-    """The media type of a Content-Type, in lower case; "" if there is none."""
-    return (content_type or "").partition(";")[0].strip().lower()
+    """The media type of a Content-Type, to its first blank and in lower case; "" if there is none."""
+    return [*(content_type or "").partition(";")[0].split(), ""][0].lower()
 
 
 def is_html(body: bytes, content_type: str | None) -> bool:

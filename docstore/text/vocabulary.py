@@ -46,6 +46,8 @@ MOST_ENTRIES: Final = 50_000
 MOST_ELEMENTS: Final = 500_000
 MOST_DEPTH: Final = 64
 """Deeper elements have no path."""
+DEEPEST: Final = 256
+"""Where elements are nested deeper, tags are missing; and lxml takes time by depth for each error."""
 CHUNK_BYTES: Final = 1 << 16
 
 FIELDS: Final = ("title", "text", "description", "published", "link", "lang")
@@ -228,7 +230,7 @@ def _mended(match: re.Match[str]) -> str:
 
 _TAG: Final = re.compile(
     r"(?s:<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z))"
-    r"""|<(/?)([^\s<>/!?][^\s<>/]*+)((?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+)>"""
+    r"""|<(/?)([^\s<>/!?][^\s<>/]*+)((?:[^<>"']|"[^"<]*+"|'[^'<]*+'|(?!))*+)>"""
 )
 
 
@@ -279,8 +281,8 @@ def _feed(reading: _Reading, vocabulary: Vocabulary, source: str, first_line: in
         for start in range(0, len(encoded), CHUNK_BYTES):
             parser.feed(encoded[start : start + CHUNK_BYTES])
         parser.close()
-    except OverflowError:  # the document exceeds a limit; the rest is not read
-        return ""
+    except OverflowError as limit:  # the rest is not read
+        return str(limit)
     except etree.XMLSyntaxError as error:
         return str(error)
     fatal = next((entry for entry in parser.feed_error_log if entry.level >= etree.ErrorLevels.FATAL), None)
@@ -359,6 +361,8 @@ class _Reading:
         if self._elements > MOST_ELEMENTS:
             raise OverflowError
         self._depth += 1
+        if self._depth > DEEPEST:
+            raise OverflowError(f"elements are nested more than {DEEPEST} deep")
         if self._depth == 1 or self._is_over:
             return
         if self._wanted is not None:

@@ -21,11 +21,9 @@ from docstore.model.capture import (
     STORED_BODY,
     STORED_POSTED,
     STORED_REFERENCE,
-    VERDICT,
     Column,
     PagePointer,
     StoredVerdict,
-    decode_verdict,
 )
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY
@@ -423,11 +421,7 @@ class View(StoredPages):
 
     def verdict_of(self, row_key: bytes, capture: CaptureRecord | LiveCapture) -> StoredVerdict | None:
         """The verdict of a capture; None if it has none or cannot be read."""
-        if VERDICT not in capture.columns:
-            return None
-        place = Place(row_key, *VERDICT, capture.timestamp)
-        value = self._values.unreadable.attempt(lambda: self._values.fetch(capture.columns[VERDICT]), place)
-        return None if value is None else decode_verdict(value)
+        return self._values.unreadable.verdict(self._values.fetch, row_key, capture.timestamp, capture.columns)
 
     def is_damaged(self, row_key: bytes, capture: CaptureRecord | LiveCapture) -> bool:
         """Whether a value of a capture cannot be read; each such value is listed."""
@@ -524,7 +518,7 @@ class View(StoredPages):
         for table, row_key, mutations in rows:
             if table != PAGES:
                 continue
-            if CAPTURE_FAMILY not in {getattr(one, "family", CAPTURE_FAMILY) for one in mutations}:
+            if CAPTURE_FAMILY not in {getattr(mutation, "family", CAPTURE_FAMILY) for mutation in mutations}:
                 continue  # a delete of the whole row names no family
             absent.discard(row_key)
             if row_key in self._rows:

@@ -27,6 +27,7 @@ LONGEST_INLINE = len(INLINE_TAG) + INLINE_LIMIT_BYTES
 
 Part = NewValue | Base
 """A long value of a page: one that is appended now, or a stored body that the page shares with another page."""
+PartsByPage = Mapping[PagePointer, Mapping[Column, Part]]
 
 
 class Encoder:
@@ -46,36 +47,36 @@ class Encoder:
         Returns:
             The cell values of each record by column; and the rows of bases, to be written before the records.
         """
-        batch: dict[PagePointer, dict[Column, Part]] = {}
+        parts_by_page: dict[PagePointer, dict[Column, Part]] = {}
         for write in writes:
-            batch[write.pointer] = self._parts(write, batch)
-        values = [part for parts in batch.values() for part in parts.values() if isinstance(part, NewValue)]
+            parts_by_page[write.pointer] = self._parts(write, parts_by_page)
+        values = [part for parts in parts_by_page.values() for part in parts.values() if isinstance(part, NewValue)]
         appended = iter(self._values.append_values(values))
         columns: dict[PagePointer, dict[Column, bytes]] = {}
         stored: list[StoredValue] = []
         for write in writes:
             assert write.record is not None
             its_columns = columns[write.pointer] = dict(write.record.columns)
-            for column, part in batch[write.pointer].items():
+            for column, part in parts_by_page[write.pointer].items():
                 stored.append(StoredValue(part.cell_value, part, True) if isinstance(part, Base) else next(appended))
                 its_columns[column] = stored[-1].cell_value
         return columns, self._bases.new_rows(stored)
 
-    def _parts(self, write: Write, batch: Mapping[PagePointer, Mapping[Column, Part]]) -> dict[Column, Part]:
+    def _parts(self, write: Write, earlier: PartsByPage) -> dict[Column, Part]:
         """The long values of a page.  Its body and text come with the values that they may be deltas against.
 
         Args:
             write: the page.
-            batch: earlier pages of the batch.
+            earlier: long values of earlier pages of the batch.
         """
         assert write.record is not None
         columns, pointer = write.record.columns, write.pointer
         parts: dict[Column, Part] = {}
         if write.record.kind == CAPTURE_STORED:
             keeps_body = BODY not in columns
-            candidates = self._base_candidates(write, batch) if keeps_body and self._values.shares_values else []
+            candidates = self._base_candidates(write, earlier) if keeps_body and self._values.shares_values else []
             if keeps_body:
-                parts[BODY] = self._body(write, [body for body, _ in candidates], batch)
+                parts[BODY] = self._body(write, [body for body, _ in candidates], earlier)
             raw = write.prepared.analysis.main_bytes
             name = value_name(raw) if INLINE_LIMIT_BYTES < len(raw) <= LARGEST_BASE_BYTES else b""
             body = parts.get(BODY)
@@ -86,13 +87,13 @@ class Encoder:
                 parts[column] = NewValue(pointer, column, value[1:])
         return parts
 
-    def _body(self, write: Write, bases: Sequence[Part], batch: Mapping[PagePointer, Mapping[Column, Part]]) -> Part:
+    def _body(self, write: Write, bases: Sequence[Part], earlier: PartsByPage) -> Part:
         """The body of a page.  An exact copy that is stored by reference shares the body of the page that it copies."""
         verdict, raw = write.verdict, write.prepared.page.body
         same: Part | None = None
         is_copy = verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
         if verdict.of is not None and is_copy and self._values.shares_values:
-            same = self._base_candidate(batch, verdict.of, BODY)
+            same = self._base_candidate(earlier, verdict.of, BODY)
             if same is not None and same.raw != raw:
                 same = None
         if isinstance(same, Base):
@@ -103,9 +104,7 @@ class Encoder:
             name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(raw)
         return NewValue(write.pointer, BODY, raw, name, bases, same=same)
 
-    def _base_candidates(
-        self, write: Write, batch: Mapping[PagePointer, Mapping[Column, Part]]
-    ) -> list[tuple[Part, Part | None]]:
+    def _base_candidates(self, write: Write, earlier: PartsByPage) -> list[tuple[Part, Part | None]]:
         """Body and text of those pages that the body and the text of a page may be deltas against.
 
         The first is the page's own older version or, without one, the page of the same path in another version of the
@@ -124,14 +123,14 @@ class Encoder:
         has_text = len(write.prepared.analysis.main_bytes) > INLINE_LIMIT_BYTES
         candidates: list[tuple[Part, Part | None]] = []
         for pointer, columns in pages:
-            body = self._base_candidate(batch, pointer, BODY, columns)
+            body = self._base_candidate(earlier, pointer, BODY, columns)
             if body is not None:
-                candidates.append((body, self._base_candidate(batch, pointer, MAIN, columns) if has_text else None))
+                candidates.append((body, self._base_candidate(earlier, pointer, MAIN, columns) if has_text else None))
         return candidates
 
     def _base_candidate(
         self,
-        batch: Mapping[PagePointer, Mapping[Column, Part]],
+        earlier: PartsByPage,
         pointer: PagePointer,
         column: Column,
         columns: Mapping[Column, bytes] | None = None,
@@ -141,12 +140,12 @@ class Encoder:
         None if no value may be a delta against it.
 
         Args:
-            batch: earlier pages of the batch.
+            earlier: long values of earlier pages of the batch.
             pointer: the page.
             column: of the value.
             columns: of the page, if they are known; a policy may hide them once the batch is committed.
         """
-        parts = batch.get(pointer)
+        parts = earlier.get(pointer)
         if parts is not None:
             part = parts.get(column)
         else:

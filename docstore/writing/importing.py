@@ -48,7 +48,7 @@ from docstore.storage.values import is_absent
 from docstore.writing.batch import counts_of
 
 MAX_CACHED_BASE_BYTES = 32 << 20
-RECORD_COLUMNS = frozenset(CAPTURE_FIELDS.values())
+CAPTURE_COLUMNS = frozenset(CAPTURE_FIELDS.values())
 """Columns that belong in the capture record of their time."""
 CellKey = tuple[str, bytes, int]
 """Family, qualifier and timestamp of a cell."""
@@ -176,7 +176,7 @@ class RowImporter:
                 cell_value = self._place_value(row, cell, text, plan, find_base)
                 if cell.stored_as:
                     row.placed[cell.stored_as] = cell_value
-            if cell.column in RECORD_COLUMNS:
+            if cell.column in CAPTURE_COLUMNS:
                 columns.setdefault(cell.timestamp, {})[cell.column] = cell_value
             else:
                 placed.append(SetCell(cell.family, cell.qualifier, cell.timestamp, cell_value))
@@ -395,7 +395,7 @@ class CopyState:
             InvalidArgument: the target has pages and is no copy of that store.
         """
         recorded = self._cells.get(SOURCE)
-        if recorded is None and next(self._engine.scan("pages"), None) is not None:
+        if recorded is None and next(self._engine.scan(PAGES), None) is not None:
             raise InvalidArgument("the store to copy into has pages and is no copy; give the address of a new store")
         if recorded not in (None, source):
             raise InvalidArgument("the store to copy into is a copy of another store; give the address of a new store")

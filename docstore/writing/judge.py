@@ -15,8 +15,6 @@ and commits nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
@@ -34,13 +32,12 @@ from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, LiveCapture, not_modified
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.values import encode_absent, encode_inline, is_absent
-from docstore.storage.writes import Anchor, Prepared, Write
+from docstore.storage.writes import Anchor, PolicyByVerdict, Prepared, Write
 from docstore.writing.batch import View
 
 MOST_PROBES = 8
 """Milliseconds that are looked up one by one; after that, runs of taken milliseconds are read at once."""
 
-Policies = Mapping[VerdictKind, Policy]
 _NEEDS_BODY = (
     "this store's checksum alone does not identify a body, so each body must be kept; leave keep_body at True, or make "
     "a store with checksum blake3"
@@ -54,7 +51,7 @@ _WITHOUT_TEXT = {capture.STORED_CONFIRMED: CAPTURE_CONFIRMED, capture.STORED_REJ
 """Kinds of records without body and text of their own, by how the page is stored."""
 
 
-def judge(page: Prepared, policies: Policies, view: View) -> Write:
+def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
     """Judge a page.
 
     A rejected capture that comes again is judged again: the page that it duplicated may be gone.

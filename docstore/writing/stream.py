@@ -22,8 +22,8 @@ GROUP_SECONDS = 0.1
 """A group is written so long after its first page was read; a source that needs longer for a page is slow."""
 MOST_GROUPS = 2
 """Groups of one caller in flight: read and not answered yet."""
-BATCH_PAGES = 16
-BATCH_BYTES = 1 << 20
+CHUNK_PAGES = 16
+CHUNK_BYTES = 1 << 20
 """Pages prepared in one call: enough to make the call cheap, few enough to keep threads busy."""
 
 _Given = TypeVar("_Given")
@@ -44,8 +44,8 @@ class Group(Generic[_Given, _Ready]):
     def __init__(self, prepare: Callable[[list[_Given]], Callable[[], list[_Ready]]]) -> None:
         self._prepare = prepare
         self._lock = threading.Lock()
-        self._batch: list[_Given] = []
-        self._batch_bytes = 0
+        self._chunk: list[_Given] = []
+        self._chunk_bytes = 0
         self._ready: deque[Callable[[], list[_Ready]]] = deque()
         self._pages = self._bytes = 0
         self._is_taken = False
@@ -61,10 +61,10 @@ class Group(Generic[_Given, _Ready]):
             self._pages += 1
             self._bytes += length_bytes
             self.is_full = self._pages >= GROUP_PAGES or self._bytes >= GROUP_BYTES
-            self._batch.append(page)
-            self._batch_bytes += length_bytes
-            if len(self._batch) >= BATCH_PAGES or self._batch_bytes >= BATCH_BYTES:
-                self._end_batch()
+            self._chunk.append(page)
+            self._chunk_bytes += length_bytes
+            if len(self._chunk) >= CHUNK_PAGES or self._chunk_bytes >= CHUNK_BYTES:
+                self._end_chunk()
         return True
 
     def take(self) -> list[_Ready]:
@@ -72,16 +72,16 @@ class Group(Generic[_Given, _Ready]):
         self.is_complete.wait(max(0.0, self._ends - time.monotonic()))
         with self._lock:
             self._is_taken = True
-            self._end_batch()
+            self._end_chunk()
         prepared: list[_Ready] = []
         while self._ready:  # popped, so that a long page is not kept in memory while it is written
             prepared += self._ready.popleft()()
         return prepared
 
-    def _end_batch(self) -> None:
-        if self._batch:
-            self._ready.append(self._prepare(self._batch))
-        self._batch, self._batch_bytes = [], 0
+    def _end_chunk(self) -> None:
+        if self._chunk:
+            self._ready.append(self._prepare(self._chunk))
+        self._chunk, self._chunk_bytes = [], 0
 
 
 class Stream(Generic[_Given, _Ready]):

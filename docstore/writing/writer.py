@@ -41,10 +41,10 @@ from docstore.storage.captures import CaptureRecord
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer, GroupWriter, Values
 from docstore.storage.table import PAGES, Table
-from docstore.storage.writes import Prepared, Write
+from docstore.storage.writes import PolicyByVerdict, Prepared, Write
 from docstore.writing.batch import PORTION_PAGES, Batch, View, counts_of_writes
 from docstore.writing.encode import Encoder
-from docstore.writing.judge import Policies, judge
+from docstore.writing.judge import judge
 from docstore.writing.maintenance import PageDeleter, Poster, prune
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES, Stream
@@ -98,7 +98,7 @@ class PageWriter:
             raise InvalidArgument(f"threads must be at least 1, not {threads}")
         pool = ThreadPoolExecutor(threads, "docstore-analyse")
         stream: Stream[Page, Prepared] = Stream(
-            lambda batch: pool.submit(self._prepare, batch, options).result,
+            lambda chunk: pool.submit(self._prepare, chunk, options).result,
             lambda group: self._write_prepared(group, options),
             self._queue.check,
         )
@@ -111,7 +111,7 @@ class PageWriter:
     def put_prepared(self, prepared: Iterable[Prepared], options: WriteOptions) -> Iterator[PutResult]:
         """Write pages that another process prepared; as `put_all`."""
         stream: Stream[Prepared, Prepared] = Stream(
-            lambda batch: batch.copy, lambda group: self._write_prepared(group, options), self._queue.check
+            lambda chunk: chunk.copy, lambda group: self._write_prepared(group, options), self._queue.check
         )
         yield from stream.answers(prepared, lambda page: body_bytes(page.page), is_in_memory=False)
 
@@ -256,7 +256,7 @@ class Request:
 
     __slots__ = ("is_answered", "is_long", "is_queued", "outcomes", "pages", "policies", "wakeup")
 
-    def __init__(self, pages: list[Prepared], policies: Sequence[Policies], *, yields: bool = True) -> None:
+    def __init__(self, pages: list[Prepared], policies: Sequence[PolicyByVerdict], *, yields: bool = True) -> None:
         self.pages = pages
         self.policies = policies
         self.outcomes: list[PutResult | Exception] = []
@@ -406,7 +406,7 @@ class WriteQueue:
         """
         owners: list[Request] = []
         pages: list[Prepared] = []
-        policies: list[Policies] = []
+        policies: list[PolicyByVerdict] = []
         for request in group:
             start = len(request.outcomes)
             pages += request.pages[start:]
@@ -440,7 +440,7 @@ class Sequencer:
         committer.followers.add(view.follow)
 
     def write(
-        self, pages: Sequence[Prepared], policies: Sequence[Policies], is_awaited: Callable[[], bool]
+        self, pages: Sequence[Prepared], policies: Sequence[PolicyByVerdict], is_awaited: Callable[[], bool]
     ) -> tuple[list[PutResult], BaseException | None]:
         """Judge, store and commit pages, in order.
 
@@ -458,6 +458,8 @@ class Sequencer:
         view = self._view
         with self._committer.lock:
             try:
+                if view.batch.writes or view.batch.anchors:
+                    view.drop()  # a second interrupt (Ctrl-C) has kept the handler below from dropping it
                 for start in range(0, len(pages), PORTION_PAGES):
                     portion = pages[start : start + PORTION_PAGES]
                     if start and is_awaited():
@@ -519,7 +521,7 @@ class WriteSide:
     """Builds all parts that write pages; they are its attributes."""
 
     def __init__(self, backend: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
-        self.backend, self.table, self.committer, self.clock = backend, table, committer, clock
+        self.backend, self.table, self.committer = backend, table, committer
         committer.followers.add(open_texts(backend, table).follow)
         self.view = view = View(backend, table, clock, caches=backend.engine.caps.single_writer)
         self.sequencer = Sequencer(view, backend.values, committer)

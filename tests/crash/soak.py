@@ -487,9 +487,10 @@ def soak(
     with TemporaryDirectory(prefix="docstore-soak-") as name:
         folder = Path(name)
         with small_disk(folder / "disk") as can_fill:
-            if keep is not None and keep.exists():
+            if keep is not None and keep.exists() and any(keep.iterdir()):
+                # First, because the folder is replaced at the end: one that is of no run has no such file.
+                number, seconds_before = json.loads((keep / DONE).read_text())
                 shutil.copytree(keep, folder, dirs_exist_ok=True)
-                number, seconds_before = json.loads((folder / DONE).read_text())
             driver = Driver(folder, seed, operations, fault=fault, can_fill=can_fill)
             try:
                 while time.monotonic() - begin < minutes * 60 and number != rounds:

@@ -337,7 +337,7 @@ def test_a_compaction_moves_what_there_is_room_for_and_most_garbage_first(roomy_
     with docstore.open(path, create=True) as store:
         for numbers in (range(150), range(150, 250), range(250, 300)):  # a segment each
             list(store.put_pages(noise(number, 30_000) for number in numbers))
-            store.backend.bodies.seal()
+            store.backend.value_log.seal()
         garbage = {*range(150, 250, 2), *range(250, 295)}
         for number in garbage:
             assert store.delete(noise(number, 30_000).url)

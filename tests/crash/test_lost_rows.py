@@ -165,7 +165,7 @@ def test_rows_from_before_a_compaction_leave_its_segments_set_aside(tmp_path: Pa
         assert len(store.lost) > 0  # the old rows refer to segments that are gone
     assert values(records_set_aside(tmp_path / "s")) == before
     with docstore.open(tmp_path / "s") as store:
-        assert store.backend.bodies.new_number() > number  # its number is not given again
+        assert store.backend.value_log.new_number() > number  # its number is not given again
 
 
 def test_an_unmarked_segment_that_no_row_names_is_set_aside(tmp_path: Path) -> None:

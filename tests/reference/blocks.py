@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from tests.reference import tables
 from tests.reference.page import BREAK, fold_blocks, shown_texts
-from tests.reference.tokens import HIDDEN, INLINE, Markup, ascii_lower, attributes
+from tests.reference.tokens import HIDDEN, INLINE, Markup, ascii_lower, attributes, declares
 
 HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 LEAVES: Final = HEADINGS | {"p", "dt", "legend", "summary", "caption", "address"}
@@ -67,7 +67,7 @@ class Block(NamedTuple):
         owner: number of the element that holds it.
         text: as shown, not folded; `BREAK` ends a line.
         weight: above 0.
-        link_weight: of the part inside links.
+        link_weight: of the part inside links; in a heading without signs.
         evidence: evidence bits of the leaf tag right before it.
         is_heading: whether that tag is h1 to h6.
         leaf: source of the attributes of that tag, or None.
@@ -231,7 +231,7 @@ def outline(markup: Markup, hidden: frozenset[str] = HIDDEN, *, apart: bool = Fa
             parts.append(text)
             written_parts.append(shown)
             if in_link:
-                link_parts.append(text)
+                link_parts.append(shown if is_heading else text)
                 is_local = is_local or (in_local and text_weight(text) > 0)
             if in_time:
                 time_parts.append(text)
@@ -375,7 +375,7 @@ def tag_evidence(name: str, attribute_source: str | None) -> int:
 def _attribute_evidence(attribute_source: str) -> int:
     values = attributes(attribute_source)
     found = _ROLES.get(ascii_lower(values.get("role", "").strip()), 0)
-    if "hidden" in values or "display:none" in ascii_lower(values.get("style", "")).replace(" ", ""):
+    if "hidden" in values or declares(values.get("style", ""), "display", ("none",)):
         found |= BOILERPLATE
     if "articlebody" in ascii_lower(values.get("itemprop", "")):
         found |= ARTICLE_BODY
@@ -461,7 +461,7 @@ def _state_marks(values: dict[str, str]) -> Iterator[str]:
         yield "aria-modal"
     if ascii_lower(values.get("aria-hidden", "")) == "true":
         yield "aria-hidden"
-    if "hidden" in values or "display:none" in ascii_lower(values.get("style", "")).replace(" ", ""):
+    if "hidden" in values or declares(values.get("style", ""), "display", ("none",)):
         yield "hidden"
 
 

@@ -24,20 +24,21 @@ _ROOT: Final = re.compile(
 
 
 def _head(body: bytes) -> bytes:
-    """The first bytes without messages of PHP before a feed or site map; of UTF-16 without its zeros."""
+    """The first bytes without messages of PHP before a feed or site map; of UTF-16 its characters, without its mark."""
     head = body[:WARNINGS_BYTES]
     start = _LIST.search(head)
     if start and b" on line " in head[: start.start()]:
         head = head[start.start() :]
     head = head[:HEAD_BYTES]
     if head.startswith(_UTF_16_MARKS):
-        return head[2:].replace(b"\0", b"")
-    return head.replace(b"\0", b"") if b"\0" in head and docstore_native.wide_charset(head) else head
+        return head.decode("utf-16", "replace").encode("utf-8", "replace")
+    wide = docstore_native.wide_charset(head) if b"\0" in head else None
+    return head.decode(wide, "replace").encode("utf-8", "replace") if wide else head
 
 
 def is_html(body: bytes, content_type: str | None) -> bool:
     """Whether a body is read as HTML."""
-    media_type = (content_type or "").partition(";")[0].strip().lower()
+    media_type = [*(content_type or "").partition(";")[0].split(), ""][0].lower()
     if body.startswith(_BINARY_STARTS) or (media_type and media_type not in HTML_TYPES | XML_TYPES):
         return False
     head = _head(body)

@@ -7,7 +7,8 @@ An element is *left out*, with all that it holds, if
   holds more than half of the page's text stays: scripts show such pages.  So do panels behind tabs and headings, for
   the extractors to weigh: what is not inline, and holds more than `PANEL_BYTES` or has one of `PANEL_WORDS` in its
   attributes; and links of more than `LINK_BYTES`, which are hidden from the ear alone;
-- it is the reading of a ruby (rt, rp, rtc), or a list of choices (select, datalist).
+- it is the reading of a ruby (rt, rp, rtc), or a list of choices (select, datalist).  On a page with readings, white
+  space with line breaks behind a character beyond ASCII within a ruby goes, too.
 
 What is left out within a line is gone before the text is weighed.  All else is a *sign*: it is weighed with the text
 around it, and where that is written, a blank stands in its place.  So a choice more moves no other text, and a heading
@@ -20,11 +21,12 @@ is not taken for a repetition of its line in the table of contents.  Signs are
   `LINK_SIGNS`, with a ``#`` in its attributes;
 - ``[`` links ``]`` if all these links lead to ``/edit`` or ``=edit``, or have one of `EDIT_WORDS` as their text.
 
-A button in a heading, in dt or in summary, a button around a heading, and any element with ``role=button`` in a heading
-lose their tags, so that their text is that of the heading.  A button whose class names an accordion is a summary.
+A button in a heading, in dt, in summary or right in ``role=heading``, a button around a heading, and any element with
+``role=button`` in a heading lose their tags, so that their text is that of the heading.  A button whose class names an
+accordion or questions (FAQ) is a summary.
 
-An element ends at its end tag, at the end of an element around it, or at a tag of `IMPLIED` that implies its end; end
-tags of inline elements close nothing beyond the nearest other element.
+An element ends at its end tag, at the end of an element around it, or at a tag of `IMPLIED` that implies its end, or
+that of the nearest element around it that is not inline; end tags of inline elements close nothing beyond that one.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from tests.reference.tokens import INLINE, Markup, ascii_lower, attributes, decode_text
+from tests.reference.tokens import BLANKS, INLINE, Markup, ascii_lower, attributes, declares, decode_text
 
 NAMES: Final = frozenset({"rt", "rp", "rtc", "select", "datalist"})
 LINK_NAMES: Final = ("editsection", "headerlink", "secedit")
@@ -43,7 +45,7 @@ LINK_SIGNS: Final = frozenset({"#", "§", "🔗", "∞", "\uf0c1", "\u200b"})
 PILCROW: Final = "¶"
 SIGN_BYTES: Final = 24
 """A longer source of a text is none of these signs."""
-ACCORDIONS: Final = ("accordion", "collapsible")
+ACCORDIONS: Final = ("accordion", "collapsible", "faq")
 _WHOLE: Final = frozenset({"html", "body"})
 HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 HEADS: Final = HEADINGS | {"dt", "summary"}
@@ -63,12 +65,15 @@ IMPLIED: Final = {
     **dict.fromkeys(("td", "th"), frozenset({"td", "th", "p"})),
     "tr": _CELLS | {"p"},
     "option": frozenset({"option"}),
+    "select": frozenset({"option", "optgroup", "select"}),
     **dict.fromkeys(("rb", "rt", "rp"), frozenset({"rb", "rt", "rp"})),
     "rtc": frozenset({"rb", "rt", "rp", "rtc"}),
 }
 """By start tag: open elements on top that it ends."""
+ROLE_BYTES: Final = 1024
+"""The attributes around a button are not read if they are longer."""
 REACH: Final = 16
-"""Most open elements that the end tag of an inline one, and a heading for its button, look through."""
+"""Most open elements that an end tag of an inline one, a tag of `IMPLIED` and a heading for its button look through."""
 HIDDEN_SHARE: Final = 2
 PANEL_BYTES: Final = 200
 LINK_BYTES: Final = 80
@@ -77,8 +82,8 @@ PANEL_WORDS: Final = ("accordion", "collaps", "labelledby", "panel")
 _SIGNS_OF_HIDING: Final = ("idden", "IDDEN", "isplay", "ISPLAY")
 EDIT_SIGNS: Final = ("/edit", "=edit")
 EDIT_WORDS: Final = frozenset(["edit", "edit source", "bearbeiten", "modifier", "editar", "modifica", "编辑", "編集"])
-_BLANKS: Final = "\t\n\f\r "
 _WORD = re.compile("[a-z]+")
+_BREAK = re.compile("[\r\n]")
 
 
 HIDDEN, NAMED, SIGN = "hidden", "named", "sign"
@@ -108,12 +113,12 @@ def is_hidden(source: str) -> bool:
     if not any(sign in source for sign in _SIGNS_OF_HIDING):
         return False
     found = attributes(source)
-    style = ascii_lower(found.get("style", "")).replace(" ", "")
+    style = found.get("style", "")
     return (
         ascii_lower(found.get("hidden", "until-found")) != "until-found"
         or ascii_lower(found.get("aria-hidden", "")) == "true"
-        or "display:none" in style
-        or "visibility:hidden" in style
+        or declares(style, "display", ("none",))
+        or declares(style, "visibility", ("hidden",))
     )
 
 
@@ -124,7 +129,8 @@ def without_left_out(markup: Markup) -> Markup:
     before = list(accumulate((len(text.encode("utf-8", "surrogatepass")) for text in texts), initial=0))
     done = -1
     places: dict[int, list[tuple[int, int]]] = {}
-    for first, last, is_closed, why in sorted(_spans(markup, names)):
+    spans = sorted(_spans(markup, names))
+    for first, last, is_closed, why in spans:
         held = before[last + 1] - before[first + 1]
         name, source = markup.names[first], markup.attributes[first] or ""
         is_weighed = held * HIDDEN_SHARE > before[-1] or (
@@ -145,6 +151,8 @@ def without_left_out(markup: Markup) -> Markup:
             names[last] = ""
         names[first + 1 : last] = [""] * (last - first - 1)
         texts[first + 1 : last + 1] = [""] * (last - first)
+    if any(markup.names[span.first] in RUBY for span in spans):
+        _trim_ruby(names, texts)
     for number in range(len(names) - 1):
         _find_sign(markup, number, names, texts, places)
     return markup._replace(names=names, texts=texts, written=_written(texts, places))
@@ -176,7 +184,7 @@ def _spans(markup: Markup, changed: list[str]) -> list[Span]:
                     pop(number, name)
                 pop(number, name)
             continue
-        while stack and stack[-1].name in IMPLIED.get(name, ()):
+        while _ends(stack, name):
             pop(number, name)
         hides = bool(source) and name not in _WHOLE and is_hidden(source or "")
         if name in CHILDLESS:
@@ -190,8 +198,15 @@ def _spans(markup: Markup, changed: list[str]) -> list[Span]:
                 if opened.name == "button":
                     opened.becomes = ""
         if name == "button":
-            becomes = "" if is_head else "summary" if _has_word(source, ACCORDIONS) else None
-        elif source and any(counts[head] for head in HEADINGS) and _is_button(source):
+            of_parent = markup.attributes[stack[-1].tag] if stack else None
+            becomes = (
+                ""
+                if is_head or _has_role(of_parent, "heading")
+                else "summary"
+                if _has_word(source, ACCORDIONS)
+                else None
+            )
+        elif source and any(counts[head] for head in HEADINGS) and _has_role(source, "button"):
             becomes = ""
         why = SIGN if _has_word(source, LINK_NAMES) else NAMED if name in NAMES else HIDDEN if hides else ""
         counts[name] += 1
@@ -199,6 +214,29 @@ def _spans(markup: Markup, changed: list[str]) -> list[Span]:
     while stack:
         pop(len(markup.names), "")
     return spans
+
+
+def _trim_ruby(names: list[str], texts: list[str]) -> None:
+    """Take white space with line breaks behind a character beyond ASCII out of rubies."""
+    is_within = is_beyond = False
+    for number in range(1, len(names)):
+        if names[number - 1].removeprefix("/") == "ruby":
+            is_within = names[number - 1] == "ruby"
+        behind = texts[number].lstrip(BLANKS)
+        solid = behind.rstrip(BLANKS)
+        begin, end = texts[number].removesuffix(behind) if behind else texts[number], behind.removeprefix(solid)
+        if is_within and is_beyond and _BREAK.search(begin):
+            texts[number] = behind
+        is_beyond = solid[-1] > "\x7f" if solid else is_beyond
+        if is_within and is_beyond and _BREAK.search(end):
+            texts[number] = texts[number].removesuffix(end)
+
+
+def _ends(stack: list[_Open], name: str) -> bool:
+    """Whether a start tag ends the last open element: by itself, or with the one around it that is not inline."""
+    implied = IMPLIED.get(name)
+    around = (opened.name for opened in stack[: -REACH - 1 : -1] if opened.name not in INLINE)
+    return implied is not None and next(around, "") in implied
 
 
 def _closes(stack: list[_Open], name: str) -> bool:
@@ -221,8 +259,8 @@ def _has_word(source: str | None, words: tuple[str, ...]) -> bool:
     return not set(words).isdisjoint(_WORD.findall(found))
 
 
-def _is_button(source: str) -> bool:
-    return "button" in source and ascii_lower(attributes(source).get("role", "")) == "button"
+def _has_role(source: str | None, role: str) -> bool:
+    return source is not None and role in source and ascii_lower(attributes(source).get("role", "")) == role
 
 
 def _find_sign(
@@ -237,16 +275,16 @@ def _find_sign(
     is_sign = is_link and text in LINK_SIGNS and "#" in (markup.attributes[number] or "")
     if is_sign or text == PILCROW:
         places.setdefault(number + 1, []).append((0, len(source)))
-    before = texts[number].rstrip(_BLANKS)
+    before = texts[number].rstrip(BLANKS)
     if not is_link or not before.endswith("["):
         return
     for last in range(number, len(names) - 1, 2):
         link = ascii_lower(markup.attributes[last] or "")
         leads = any(sign in link for sign in EDIT_SIGNS)
-        is_edit = leads or ascii_lower(texts[last + 1].strip(_BLANKS)) in EDIT_WORDS
+        is_edit = leads or ascii_lower(texts[last + 1].strip(BLANKS)) in EDIT_WORDS
         if (names[last], names[last + 1]) != ("a", "/a") or not is_edit:
             return
-        behind = texts[last + 2].lstrip(_BLANKS)
+        behind = texts[last + 2].lstrip(BLANKS)
         if behind.startswith("]"):
             places.setdefault(number, []).append((len(before) - 1, len(texts[number])))
             for within in range(number + 1, last + 2):
@@ -254,7 +292,7 @@ def _find_sign(
             end = len(texts[last + 2]) - len(behind) + 1
             places.setdefault(last + 2, []).append((0, end))
             return
-        if behind.rstrip(_BLANKS) != "|":
+        if behind.rstrip(BLANKS) != "|":
             return
 
 

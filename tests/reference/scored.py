@@ -358,7 +358,7 @@ def _with_dates(page: Outline, found: list[int]) -> list[int]:
 
 
 _SAYS_MORE: Final = re.compile("[A-Za-z\u0080-\U0010ffff]")
-_SENTENCE: Final = re.compile("[.!?][\"')\u201d\u00bb]? |[\u3002\uff01\uff1f\u0964]")
+_SENTENCE: Final = re.compile("[.!?][\"')\u201d\u00bb]? |[\u3002\uff01\uff1f\u0964\u061f\u06d4][\u300d\u300f\u201d]? ?")
 """The end of a sentence, and the blank behind it."""
 REPEATED_SENTENCE_WEIGHT: Final = 40
 REPEATED_SHARE: Final = 3
@@ -726,11 +726,11 @@ def forms_of(page: Outline) -> list[int]:
 #
 # - one of `DATE_WORDS`, or of `COUNT_WORDS`: "ago", or a word of what is counted, such as "replies" (small and capital
 #   ASCII letters are the same);
-# - a time of day: one or two digits, a colon and two digits;
+# - a time of day: one or two digits, a colon and two digits; or digits before one of `HOUR_WORDS`, if all is known;
 # - a date of numbers: three runs of digits with "/" between, or with "-" or "." where the first or last has four.
 #
-# So "Brian, October 1, 2025, 12:57pm", "3 days ago" and "12 replies" are stamps; "10 hours", "1.2.3", "$ 12.90", "(12)"
-# and "Battery lasts for 12 hours from May 3" are none: they may be what tells two pages apart.
+# So "Brian, October 1, 2025, 12:57pm", "3 days ago", "12 replies" and "9h30" are stamps; "10 hours", "1.2.3", "$ 12.90"
+# "(12)" and "Battery lasts for 12 hours from May 3" are none: they may be what tells two pages apart.
 #
 # What counts, and what says that something was published (`TOLD_WORDS`, or "by" and a name), is left out, preformatted
 # text apart.  Any other date or time in an entry of a table or list is text.  Else it is left out if its tag or small
@@ -769,6 +769,7 @@ uhr um am sekunden minuten stunde stunden tag tagen woche wochen monat monaten j
 jours semaine semaines mois ans de hora horas día días dia dias semana semanas mes meses año años ora ore giorno giorni
 """
 BESIDE_WORDS: Final = frozenset(_BESIDE_WORDS.split())
+HOUR_WORDS: Final = frozenset(["h", "uhr", "am", "pm"])
 YEAR_DIGITS: Final = 4
 
 _RUN: Final = re.compile("([0-9]+)|[A-Za-z\u00c0-\u1fff\u2070-\U0010ffff]+")
@@ -798,7 +799,7 @@ def is_stamp(text: str) -> Stamp | None:
     """What stamp a text is, white space folded, by the rule at the head of this part; None if it is none."""
     runs = list(_RUN.finditer(text))
     known = total = years = months = 0
-    has_digit = has_count = has_told = has_date = False
+    has_digit = has_count = has_told = has_date = has_hour = False
     for number, run in enumerate(runs):
         size = run.end() - run.start()
         total += size
@@ -815,10 +816,11 @@ def is_stamp(text: str) -> Stamp | None:
         is_name = number == 1 and not is_known and not runs[0][1] and runs[0][0].translate(_LOWER) in _BY
         has_told = has_told or word in TOLD_WORDS or is_name
         known += size * is_known
+        has_hour = has_hour or (number > 0 and bool(runs[number - 1][1]) and word in HOUR_WORDS)
     if not has_digit or known * 2 < total:
         return None
     has_time, dates = _times(text, runs)
-    if not (has_date or has_count or has_time or dates):
+    if not (has_date or has_count or has_time or dates or (has_hour and known == total)):
         return None
     is_date = months + dates == 1 and years <= 1 and total - known <= REST_CHARACTERS
     return Stamp(has_count, has_told, is_date)

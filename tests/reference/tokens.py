@@ -50,6 +50,7 @@ REFERENCES_RAW: Final = frozenset({"textarea", "title"})
 """Raw elements in whose content character references count."""
 
 _S = r"\t\n\f\r "
+BLANKS: Final = "\t\n\f\r "
 _NEVER = "(?!)"
 """The last alternative of every group that is repeated possessively.  CPython before 3.11.5 (gh-106052) leaves such a
 repeat where its last iteration failed, not where that began; trying one more alternative puts it back there."""
@@ -134,6 +135,23 @@ def attributes(source: str | None) -> dict[str, str]:
         for name, double, single, bare in ATTRIBUTE.findall(source):
             if name:
                 found.setdefault(ascii_lower(name), decode_attribute(double or single or bare))
+    return found
+
+
+_COMMENT = re.compile(r"/\*(?s:.*?)(?:\*/|\Z)")
+
+
+def declares(style: str, name: str, values: tuple[str, ...]) -> bool:
+    """Whether a style gives a property one of some values: by its last declaration, or its last important one."""
+    found = is_kept = False
+    for declaration in _COMMENT.sub(" ", style).split(";"):
+        declared, colon, value = declaration.partition(":")
+        if not colon or ascii_lower(declared.strip(BLANKS)) != name:
+            continue
+        value, mark, priority = value.strip(BLANKS).partition("!")
+        is_important = bool(mark) and ascii_lower(priority.strip(BLANKS)) == "important"
+        if is_important or not is_kept:
+            found, is_kept = ascii_lower(value.strip(BLANKS)) in values, is_important
     return found
 
 

@@ -150,6 +150,18 @@ def test_a_page_is_rejected_against_a_page_of_its_batch_only_while_that_is_curre
         assert results[3].verdict.of_url == pages[0].url
 
 
+def test_pages_that_an_interrupt_left_in_the_batch_are_not_written_with_the_next_ones(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", Schema()) as store:
+        store.put_page("https://a.example/", page(words(1, 120)), headers=HTML)
+        full = mock.patch.object(store.backend.engine, "mutate_rows", side_effect=StorageError(28, "no room"))
+        interrupted = mock.patch.object(store.committer, "drop_values", side_effect=KeyboardInterrupt)
+        with full, interrupted, pytest.raises(KeyboardInterrupt):
+            store.put_page("https://a.example/lost", page(words(2, 120)), headers=HTML)
+        store.put_page("https://a.example/next", page(words(3, 120)), headers=HTML)
+        assert list(store.urls()) == ["https://a.example/", "https://a.example/next"]
+        assert list(check(store.backend)) == []
+
+
 # --- the judge alone
 
 

@@ -178,7 +178,6 @@ def test_json_lines_have_text_and_verdict(run: Terminal) -> None:
         (["--lang", "en"], ["https://b.example/copy"]),
         (["--lang", "en", "--versions", "all"], ["https://a.example/", "https://a.example/", "https://b.example/copy"]),
         (["--lang", "e"], []),
-        (["--min-words", "50"], ["https://a.example/", "https://b.example/copy"]),
         (["--since", "2024-07-01"], ["https://a.example/"]),
         (["--until", "2024-06-01", "--versions", "all"], ["https://a.example/"]),
     ],
@@ -277,8 +276,8 @@ def test_a_file_of_the_user_next_to_the_output_stays(run: Terminal, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("prefix", 5), ("host", b"a"), ("lang", None), ("status", "200"), ("status", True), ("min_words", -1),
-     ("min_words", None), ("versions", 0), ("verdicts", "near"), ("verdicts", ["same"])],
+    [("prefix", 5), ("host", b"a"), ("lang", None), ("status", "200"), ("status", True), ("versions", 0),
+     ("verdicts", "near"), ("verdicts", ["same"])],
 )  # fmt: skip
 def test_a_selection_names_the_argument_that_is_wrong(name: str, value: object) -> None:
     with pytest.raises(docstore.InvalidArgument, match=f"^{name} must be"):

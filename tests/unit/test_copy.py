@@ -115,7 +115,7 @@ def test_a_copy_has_the_same_cells_and_gives_the_same_later_verdicts(source: Doc
 
 
 def bases_of_deltas(store: DocumentStore) -> list[bytes]:
-    store.backend.bodies.flush()  # type: ignore[attr-defined]
+    store.backend.value_log.flush()  # type: ignore[attr-defined]
     rows = store.backend.manifest.segments()  # type: ignore[attr-defined]
     records = (record for row in rows for record in records_of(store, row.number))
     return [record.related for record in records if record.codec == CODEC_ZSTD_DELTA]

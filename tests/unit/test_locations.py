@@ -195,6 +195,12 @@ def test_a_file_that_fails_is_reported_and_the_others_are_read(files: Files, run
     assert "there is no such file" in report["errors"][0]["reason"]
 
 
+def test_a_container_on_a_server_without_ranges_is_to_be_saved_first(files: Files, run: Terminal) -> None:
+    files.content["/pages.parquet"], files.ranges = b"PAR1 and so on PAR1", False
+    answer = run("ingest", f"{files.url}/pages.parquet", "--create")
+    assert answer.code == 8 and "or without ranges from a server: save and name it" in answer.err
+
+
 def test_nothing_is_written_over_http(run: Terminal, tmp_path: Path) -> None:
     crawl(tmp_path / "a.warc.gz", 0)
     run("ingest", str(tmp_path / "a.warc.gz"), "--create")

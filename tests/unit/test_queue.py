@@ -14,22 +14,21 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import NOT_ANALYSED
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind, WriteOptions
-from docstore.storage.writes import Prepared
+from docstore.storage.writes import PolicyByVerdict, Prepared
 from docstore.writing.batch import PORTION_PAGES
-from docstore.writing.judge import Policies
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 from docstore.writing.writer import PageWriter, Request, WriteQueue
 
-FLAG: Policies = {}
-REJECT: Policies = {VerdictKind.EXACT: Policy.REJECT}
+FLAG: PolicyByVerdict = {}
+REJECT: PolicyByVerdict = {VerdictKind.EXACT: Policy.REJECT}
 
 
 def prepared(name: str, length_bytes: int = 1) -> Prepared:
     return Prepared(Page(name, b"x" * length_bytes), b"", name, 0, NOT_ANALYSED, "", (), ({}, {}), b"")
 
 
-def request(*names: str, policies: Policies = FLAG, length_bytes: int = 1) -> Request:
+def request(*names: str, policies: PolicyByVerdict = FLAG, length_bytes: int = 1) -> Request:
     return Request([prepared(name, length_bytes) for name in names], [policies] * len(names))
 
 
@@ -39,11 +38,11 @@ class Writes:
     def __init__(self) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()
         self.groups: list[list[str]] = []
-        self.policies: list[list[Policies]] = []
+        self.policies: list[list[PolicyByVerdict]] = []
         self.judge: Callable[[list[str]], BaseException | None] = lambda names: None
 
     def write(
-        self, pages: Sequence[Prepared], policies: Sequence[Policies], is_awaited: Callable[[], bool]
+        self, pages: Sequence[Prepared], policies: Sequence[PolicyByVerdict], is_awaited: Callable[[], bool]
     ) -> tuple[list[PutResult], BaseException | None]:
         names = [one.url for one in pages][: PORTION_PAGES if is_awaited() else None]
         self.groups.append(names)

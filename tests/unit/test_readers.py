@@ -745,6 +745,16 @@ def test_an_entry_without_an_end_tag_ends_where_the_next_begins() -> None:
     assert [entry.url for entry in site_map.entries] == ["/a", "/b", "/c"]
 
 
+def test_tags_without_an_end_at_every_depth_take_linear_time() -> None:
+    feed = "<rss><channel><title>T</title>" + "<item><title>a<br></title></item>" * 2_000
+    found = read(feed.encode(), "text/xml")
+    assert found is not None and len(found.entries) == 2_000
+    begun = time.process_time()
+    found = read(b"<rss><channel><title>T</title>" + b'<a b="' * 50_000, "text/xml")
+    assert found is not None and found.title == "T"
+    assert time.process_time() - begun < share(10, 5)
+
+
 def test_unclosed_parts_of_xml_are_mended_in_linear_time() -> None:
     for part in ("<![CDATA[ & ", "<!-- & ", "<? & ", "& < "):
         text = read(b"<rss><channel><title>T</title><item><title>a" + part.encode() * 50_000, "text/xml")

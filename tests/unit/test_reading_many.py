@@ -125,7 +125,7 @@ def test_a_damaged_page_is_named_when_its_turn_comes(store: DocumentStore) -> No
     ref = parse_cell_value(cell.value).ref
     assert ref is not None
     segment, offset, length = decode_ref(ref)
-    path = store.backend.bodies.path(segment)  # type: ignore[attr-defined]
+    path = store.backend.value_log.path(segment)  # type: ignore[attr-defined]
     with path.open("r+b") as stream:
         stream.seek(offset + length - 1)
         byte = stream.read(1)

@@ -10,10 +10,12 @@ from cli_case import Terminal
 from pages import page, words
 
 import docstore
+from docstore.compiled import docstore_native
 from docstore.model.errors import CorruptionError
 from docstore.model.format import SEGMENT_LIVE
 from docstore.model.types import Durability
 from docstore.reports.check import check
+from docstore.tablets.rebuild import rebuild
 from docstore.tablets.segment import SegmentRow
 
 URLS = [f"https://a.example/{number}" for number in range(40)]
@@ -117,6 +119,19 @@ def test_an_interrupted_rebuild_is_made_again(killed: Terminal) -> None:
     flip(table, table.read_bytes().index(b"near_threshold"))
     assert len(refused_and_rebuilt(killed)) >= 20
     assert not (killed.store / "FORMAT.old").exists()
+
+
+def test_a_store_is_rebuilt_while_the_error_of_its_open_is_held(killed: Terminal) -> None:
+    for _ in range(2):
+        docstore.open(killed.store).close()
+    for table in (killed.store / "engine").glob("*.ldb"):
+        end_of_blocks, _ = docstore_native.decode_varint(table.read_bytes(), table.stat().st_size - 48)
+        flip(table, end_of_blocks - 20)  # the last block, where the key is that is read when LevelDB has opened
+    with pytest.raises(CorruptionError) as refused:
+        docstore.open(killed.store)
+    rebuild(killed.store)
+    assert "docstore tool rebuild" in str(refused.value)
+    docstore.open(killed.store).close()
 
 
 def test_a_rebuild_needs_rows_and_the_lock(killed: Terminal) -> None:

@@ -95,7 +95,7 @@ def related(store: DocumentStore, url: str) -> bytes:
     """The base of a page's body; b"" for none."""
     ref = parse_cell_value(stored_value(store, url, BODY)).ref
     assert ref is not None
-    record = store.backend.bodies.read(ref)
+    record = store.backend.value_log.read(ref)
     return record.related if record.codec == CODEC_ZSTD_DELTA else b""
 
 
@@ -150,7 +150,7 @@ def test_two_bodies_never_become_each_others_base(store: DocumentStore) -> None:
         cell_value = store.backend.base_rows.cell_value(name)
         if cell_value is not None:
             ref = parse_cell_value(cell_value).ref
-            assert ref is not None and store.backend.bodies.read(ref).codec != 3
+            assert ref is not None and store.backend.value_log.read(ref).codec != 3
 
 
 def test_base_without_deltas_loses_its_row(store: DocumentStore) -> None:

@@ -79,7 +79,7 @@ def test_page_with_another_text_is_a_delta_against_its_sibling(store: DocumentSt
         assert result.verdict.kind == "new"
     (value,) = (value for column, _, value in stored(store, "https://a.example/1.3/x.html") if column == BODY)
     ref = parse_cell_value(value).ref
-    assert ref is not None and store.backend.bodies.read(ref).codec == CODEC_ZSTD_DELTA
+    assert ref is not None and store.backend.value_log.read(ref).codec == CODEC_ZSTD_DELTA
     store.delete("https://a.example/1.3/x.html")
     store.delete("https://a.example/1.2/x.html")
     store.put_page("https://a.example/1.4/x.html", body, headers=HTML, fetched_at=T0)

@@ -55,7 +55,7 @@ def record_of(store: DocumentStore, url: str) -> Record:
     (cell_value,) = (value for column, _, value in stored(store, url) if column == BODY)
     ref = parse_cell_value(cell_value).ref
     assert ref is not None
-    return store.backend.bodies.read(ref)
+    return store.backend.value_log.read(ref)
 
 
 def test_site_gets_a_dictionary_of_its_first_pages(store: DocumentStore) -> None:
@@ -366,7 +366,7 @@ def test_the_row_of_a_base_leads_to_the_copy_of_a_record_that_became_a_base_whil
 
     before_refs_change(store, crawl_again)
     assert store.compact().kept_segments == 0
-    newest = store.backend.bodies.read(parse_cell_value(stored_value(store, changed.url, BODY)).ref or b"")
+    newest = store.backend.value_log.read(parse_cell_value(stored_value(store, changed.url, BODY)).ref or b"")
     assert newest.codec == CODEC_ZSTD_DELTA
     assert newest.related == value_name(given[-1].body)
     document = store.get(changed.url)

@@ -300,8 +300,8 @@ def test_a_snippet_reads_the_text_and_the_body_that_it_is_a_delta_of(
     text = filler(3, 200)
     store.put_page(URL, page(text), headers=HTML)
     columns: list[str] = []
-    bodies = store.backend.bodies
-    source = bodies.source
+    value_log = store.backend.value_log
+    source = value_log.source
 
     def counting_records(segment: int, offset: int, length: int) -> bytes:
         raw = bytes(source(segment, offset, length))
@@ -309,7 +309,7 @@ def test_a_snippet_reads_the_text_and_the_body_that_it_is_a_delta_of(
         columns.append(f"{record.family}:{record.qualifier.decode()}")
         return raw
 
-    monkeypatch.setattr(bodies, "source", counting_records)
+    monkeypatch.setattr(value_log, "source", counting_records)
     for query in ("", "absentword", text.split()[100]):
         assert store.snippet(URL, query) is not None
         assert set(columns) <= {"text:main", "page:body"}

@@ -48,7 +48,7 @@ def text_of(store: DocumentStore, url: str) -> str:
 def text_record(store: DocumentStore, url: str) -> Record:
     ref = parse_cell_value(stored_value(store, url, MAIN)).ref
     assert ref is not None
-    return store.backend.bodies.read(ref)
+    return store.backend.value_log.read(ref)
 
 
 def assert_reads(store: DocumentStore, urls: Sequence[str], texts: Sequence[str]) -> None:

@@ -39,6 +39,12 @@ def test_lines_of_dates_and_times_are_text(lines: str) -> None:
     assert "17:30" in text and "12:15" in text
 
 
+@pytest.mark.parametrize("hours", ["9h30–12h15", "14h–18h", "9–18 Uhr", "9am - 5pm"])
+def test_hours_in_other_forms_are_text(hours: str) -> None:
+    rows = f"<dl><dt>Lundi</dt><dd>8:00</dd><dt>Mardi</dt><dd>{hours}</dd></dl>"
+    assert hours in main_text(f"<main><h1>Walks by the river</h1>{STORY}{rows}<p>{SENTENCES[11]}</p></main>")
+
+
 @pytest.mark.parametrize(
     "stamp",
     [
@@ -73,6 +79,23 @@ def test_a_long_sentence_counts_once(again: str) -> None:
     assert SENTENCES[50] in text
 
 
+LONG = {
+    "hi": ("आज सुबह हम बाज़ार गए और ताज़े सेब ख़रीदे, फिर शाम को बारिश हुई और बच्चे घर पर खेलते रहे।", " "),
+    "ar": ("ذهبنا اليوم إلى السوق واشترينا تفاحا طازجا ثم هطل المطر ولعب الأطفال في البيت مع أصدقائهم؟", " "),
+    "ur": ("آج صبح ہم بازار گئے اور تازہ سیب خریدے، پھر شام کو بارش ہوئی اور بچے گھر پر کھیلتے رہے۔", " "),
+    "ja": ("「今日は天気がとてもよかったので、公園を散歩して、子供たちは鳩にえさをあげていました。」", ""),
+    "zh": ("今天的天气很好，我们去公园散步，看到了很多花，孩子们在湖边喂鸽子，老人们在树下下棋。", " "),
+}
+
+
+@pytest.mark.parametrize("long, between", LONG.values(), ids=LONG)
+def test_a_long_sentence_of_any_script_counts_once(long: str, between: str) -> None:
+    end = long[-2:] if long[-1] == "」" else long[-1]
+    one, other = (f"{SENTENCES[number][:-1]}{end}" for number in (40, 41))
+    again = f"<p>{long}{between}{one}</p><p>{other}{between}{long}</p>"
+    assert main_text(f"<main><h1>Walks by the river</h1>{STORY}{again}<p>{SENTENCES[50]}</p></main>").count(long) == 1
+
+
 def test_short_lines_code_and_pages_of_repetitions_stay() -> None:
     refrain = "<p>Sing with me.</p>"
     code = f"<pre>print('{SENTENCES[2]}')\nprint('{SENTENCES[2]}')</pre>"
@@ -95,6 +118,13 @@ def test_short_lines_code_and_pages_of_repetitions_stay() -> None:
 def test_preformatted_text_is_text_with_its_lines(code: str, end: str) -> None:
     text = main_text(f"<article><h1>Walks by the river</h1>{STORY}{code}{end}</article><footer>Imprint</footer>")
     assert "int main(void)\n{\nreturn 0;\n}" in text
+
+
+def test_edit_links_of_a_short_heading_do_not_make_it_a_link() -> None:
+    # As German, French and Russian wikis write it.
+    links = "[<a href='/w?veaction=edit'>Bearbeiten</a> | <a href='/w?action=edit'>Quelltext bearbeiten</a>]"
+    heading = f"<h2>Leben<span class=mw-editsection>{links}</span></h2>"
+    assert "\nLeben\n" in main_text(f"<main><h1>Walks by the river</h1>{STORY}{heading}<p>{SENTENCES[50]}</p></main>")
 
 
 def teaser(number: int, card: str) -> str:

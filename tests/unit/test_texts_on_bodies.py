@@ -41,7 +41,7 @@ def is_on_its_body(store: DocumentStore, url: str) -> bool:
     """Whether the text of a page is a delta of the body that the page has."""
     ref = parse_cell_value(stored_value(store, url, MAIN)).ref
     assert ref is not None
-    record = store.backend.bodies.read(ref)
+    record = store.backend.value_log.read(ref)
     if record.codec != CODEC_ZSTD_BODY:
         return False
     return body_ref(ref, record) == parse_cell_value(stored_value(store, url, BODY)).ref
@@ -160,7 +160,7 @@ def test_a_body_that_is_lost_at_open_takes_the_base_that_its_text_is(tmp_path: P
         texts = put(store)
         store.put_page("https://d.example/", like, headers=HTML, fetched_at=T0)
         assert len(list(store.backend.base_rows.scan())) == 2
-        store.backend.bodies.flush()
+        store.backend.value_log.flush()
         shutil.copytree(tmp_path / "s", tmp_path / "copy")
         ref = parse_cell_value(stored_value(store, URLS[0], BODY)).ref
         assert ref is not None

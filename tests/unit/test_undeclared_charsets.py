@@ -80,12 +80,20 @@ def test_the_content_type_of_an_analysis_is_made_of_all_that_say_it() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16le", "utf-16be"])
 @pytest.mark.parametrize("content_type", ["text/plain", "text/markdown", "application/json"])
-@pytest.mark.parametrize("text", ["tea and bread", "\u65e5\u672c\u8a9e\u306e\u6587\u7ae0"])
+@pytest.mark.parametrize(
+    "text", ["tea and bread", "\u65e5\u672c\u8a9e\u306e\u6587\u7ae0", "ja\u017a\u0144 \u0438 \u0447\u0430\u0439"]
+)
 def test_texts_in_utf_16_and_with_a_stray_zero_have_text(encoding: str, content_type: str, text: str) -> None:
     source = json.dumps({"text": text}, ensure_ascii=False) if "json" in content_type else f"{text}\n\n{text}\n"
     found = Kernel().analyse(source.encode(encoding), content_type)
     assert found.has_text and text in found.main
     assert Kernel().analyse((source + "\0").encode(), content_type).main.startswith(text)
+
+
+def test_a_type_without_a_semicolon_is_a_type() -> None:
+    found = Kernel().analyse(f"<p>{TEXTS['koi8-r']}".encode("koi8-r"), "text/html charset=koi8-r")
+    assert found.main == TEXTS["koi8-r"]
+    assert Kernel().analyse(b"a", "text/plain charset=x").main == "a"
 
 
 def test_binary_data_of_a_text_type_have_no_text() -> None:

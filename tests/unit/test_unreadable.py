@@ -386,6 +386,17 @@ def test_a_damaged_place_in_a_cluster_keeps_no_body_in_its_segment(tmp_path: Pat
         assert [(one.url, one.column) for one in report.unreadable] == [(B, "dedup:canonical")]
 
 
+@pytest.mark.parametrize("status", [200, 304])
+def test_a_page_whose_stored_verdict_is_damaged_can_be_written_again(tmp_path: Path, status: int) -> None:
+    with opened(tmp_path) as store:
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
+        change_capture(store, A, {VERDICT: b"damaged"})
+        later = T0 if status == 200 else T0 + DAY
+        found = store.put_page(A, FIRST if status == 200 else b"", headers=HTML, status=status, fetched_at=later)
+        assert found.stored == ("known" if status == 200 else "confirmed")
+        assert [finding.column for finding in store.unreadable.listed()] == ["dedup:verdict"]
+
+
 def test_an_export_omits_unreadable_values_and_names_them(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.put_page(B, page(words(6, 600)), headers=HTML, fetched_at=T0)

@@ -214,8 +214,8 @@ def account(store: DocumentStore) -> dict[str, int]:
     tables; their ranges are compacted first, so that the estimate holds.
     """
     assert isinstance(store.backend, LocalBackend)
-    bodies = store.backend.bodies
-    bodies.flush()
+    value_log = store.backend.value_log
+    value_log.flush()
     for table in TABLE_TAGS:
         store.backend.engine.compact(table)
     path, files = store.backend.path, Files()
@@ -229,10 +229,10 @@ def account(store: DocumentStore) -> dict[str, int]:
                 seen.add(value)
                 ref = parse_cell_value(value).ref
                 assert ref is not None
-                records[bodies.read(ref).family] += decode_ref(ref).length
+                records[value_log.read(ref).family] += decode_ref(ref).length
     family_of = {}
     for segment in store.backend.manifest.segments():
-        for _, found in bodies.records(segment.number, end=segment.committed_bytes):
+        for _, found in value_log.records(segment.number, end=segment.committed_bytes):
             if found.codec == CODEC_ZSTD_DICTIONARY:
                 family_of[found.related] = found.family
     dictionaries: dict[str, int] = defaultdict(int)

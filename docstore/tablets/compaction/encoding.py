@@ -32,7 +32,7 @@ from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, is_ref, raw_bytes_of
 from docstore.tablets.codec import PACK_LEVEL, Dictionary, ValueCodec
-from docstore.tablets.dictionaries import DictionaryFiles
+from docstore.tablets.dictionaries import PIECE_BYTES, DictionaryFiles
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.record import Record
@@ -41,7 +41,6 @@ from docstore.tablets.values import LocalValues
 Columns = dict[Column, bytes]
 """Cell values of a capture."""
 
-PIECE_BYTES = 1024
 GRAM_BYTES = 16
 KEEP_BITS = 3
 """One in 2**KEEP_BITS strings of a piece is used, chosen by its hash."""

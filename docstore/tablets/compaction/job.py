@@ -117,7 +117,7 @@ class Compaction:
         if level not in LEVELS:
             raise InvalidArgument(f"there is no level {level!r}; use one of {', '.join(LEVELS)}")
         self._backend = backend
-        self._bodies = backend.bodies
+        self._value_log = backend.value_log
         self._table = table
         self._committer = committer
         self._level_name = level
@@ -129,6 +129,7 @@ class Compaction:
         self._done_bytes = 0
         self._total_bytes = 0
         self._made: set[bytes] = set()
+        self._named = NamesBySegment(backend.manifest, self._value_log)
 
     def run(self, numbers: Sequence[int] | None = None, *, dry_run: bool = False) -> CompactionReport:
         """Compact the tablets of these numbers, None for all, or with `dry_run` report what a compaction would do.
@@ -181,21 +182,53 @@ class Compaction:
                 refs = set(refs_among(row.cells))
                 report.values += len(refs)
                 report.raw_bytes += sum(raw_bytes_of(ref) for ref in refs)
-        backend.bodies.flush()
+        backend.value_log.flush()
         rows = backend.manifest.segments()
         live_data = find_live_data(backend.engine, self._table, backend.base_rows, backend.manifest)
         report.old_bytes = sum(row.committed_bytes for row in rows)
         report.live_bytes = sum(life.live_bytes for life in live_data.segments.values())
-        named = NamesBySegment(backend.manifest, self._bodies)
-        skipped, _ = segments_to_skip(rows, self._skip_rules(chosen), live_data, named, backend.manifest.next_segment)
+        rules, next_segment = self._skip_rules(chosen, full=bool(self._purge_id())), backend.manifest.next_segment
+        skipped, _ = segments_to_skip(rows, rules, live_data, self._named, next_segment)
         report.skipped_segments = len(skipped)
 
     # --- the run
 
     def _compact(self, chosen: list[Tablet], report: CompactionReport, *, whole: bool) -> None:
-        backend, committer = self._backend, self._committer
-        named = NamesBySegment(backend.manifest, self._bodies)
+        """Do the steps of a run; see the top of this file."""
+        manifest, dictionaries = self._backend.manifest, self._backend.dictionaries
         purge_id, first_new = self._seal()
+        live_data = self._mark(whole=whole)
+        rows = [row for row in manifest.segments() if row.number < first_new]
+        numbers = {tablet.number for tablet in chosen}
+        chosen = [tablet for tablet in manifest.tablets() if whole or tablet.number in numbers]
+        rules = self._skip_rules(chosen, full=bool(purge_id))
+        dictionaries_before = set(dictionaries.names())
+        skipped, marks_number = segments_to_skip(rows, rules, live_data, self._named, first_new)
+        old, live_bytes, left_bytes = self._fitting([row for row in rows if row.number not in skipped], live_data)
+        report.skipped_segments = len(skipped)
+        report.old_bytes = self._total_bytes = sum(row.committed_bytes for row in rows if row.number in old)
+        try:
+            moves = self._move_all(chosen, rows, old, first_new, purged=bool(purge_id))
+        except StorageError as error:
+            if error.errno in FULL_DISK:  # what stays has to leave room to open the store
+                with suppress(StorageError):
+                    self._drop_dictionaries()
+                if self._lacking_bytes(live_bytes) > 0:  # others have filled the disk meanwhile
+                    raise self._no_room(live_bytes) from error
+            raise
+        report.tablets = len(chosen)
+        report.live_bytes = self._done_bytes
+        _add_counts(report, moves)
+        self._free_space(report, old, marks_number)
+        report.removed_dictionaries = self._drop_dictionaries()
+        if left_bytes:
+            raise self._no_room(left_bytes)
+        self._finish(purge_id, dictionaries_before, rewrites_all=whole and not report.kept_segments)
+        report.new_bytes = sum(row.committed_bytes for row in manifest.segments())
+
+    def _mark(self, *, whole: bool) -> LiveData:
+        """Find the live data; retire bases without a live capture, and adapt the tablets to what is live."""
+        backend, committer = self._backend, self._committer
         live_data = find_live_data(backend.engine, self._table, backend.base_rows, backend.manifest)
         with committer.lock:
             backend.base_rows.retired |= live_data.unused_bases
@@ -203,46 +236,26 @@ class Compaction:
             if whole:
                 backend.manifest.merge_small(committer.durability)
             backend.manifest.split_grown(committer.durability)
-            rows = [row for row in backend.manifest.segments() if row.number < first_new]
-        numbers = {tablet.number for tablet in chosen}
-        chosen = [tablet for tablet in backend.manifest.tablets() if whole or tablet.number in numbers]
-        rules = self._skip_rules(chosen, full=bool(purge_id))
-        before = set(backend.dictionaries.names())
-        skipped, marks_number = segments_to_skip(rows, rules, live_data, named, first_new)
-        report.skipped_segments = len(skipped)
-        to_empty = [row for row in rows if row.number not in skipped]
-        old, live_bytes, left_bytes = self._fitting(to_empty, live_data)
-        report.old_bytes = sum(row.committed_bytes for row in rows if row.number in old)
-        self._total_bytes = report.old_bytes
-        try:
-            moves = self._move_all(chosen, rows, old, first_new, purged=bool(purge_id))
-        except StorageError as error:
-            if error.errno in FULL_DISK:  # what stays has to leave room to open the store
-                with suppress(StorageError):
-                    self._drop_dictionaries(named)
-                if self._lacking_bytes(live_bytes) > 0:  # others have filled the disk meanwhile
-                    raise self._no_room(live_bytes) from error
-            raise
-        report.tablets = len(chosen)
-        for moved in moves:
-            for name in COUNTED:
-                setattr(report, name, getattr(report, name) + getattr(moved, name))
-            report.codec_bytes = dict(Counter(report.codec_bytes) + Counter(moved.codec_bytes))
-        report.live_bytes = self._done_bytes
-        self._free_space(report, named, old, marks_number)
-        report.removed_dictionaries = self._drop_dictionaries(named)
-        if left_bytes:
-            raise self._no_room(left_bytes)
+        return live_data
+
+    def _finish(self, purge_id: bytes, dictionaries_before: set[bytes], *, rewrites_all: bool) -> None:
+        """Commit once more.  If nothing is left from before the last purge, record that, and remove set aside files.
+
+        Args:
+            purge_id: of the last purge when the run began.
+            dictionaries_before: checksums of the dictionaries that there were then.
+            rewrites_all: no old segment was kept, in no tablet.
+        """
+        backend, committer = self._backend, self._committer
         with committer.lock:
             plan = Plan()
             # Before their tablet had new dictionaries, writers may have used some from before the purge.
-            is_clean = not report.kept_segments and before.isdisjoint(set(backend.dictionaries.names()) - self._made)
-            if whole and is_clean and purge_id == self._purge_id():
+            is_clean = dictionaries_before.isdisjoint(set(backend.dictionaries.names()) - self._made)
+            if rewrites_all and is_clean and purge_id == self._purge_id():
                 plan.rows.append(RowMutations(META, PURGED_ROW, [DeleteCells(META_FAMILY, b"")]))
                 remove_unfinished(backend.files, backend.path / SET_ASIDE_DIRECTORY, kept=0)
             committer.commit(plan)
         self._tell(self._total_bytes)
-        report.new_bytes = sum(row.committed_bytes for row in backend.manifest.segments())
 
     def _fitting(self, rows: Sequence[SegmentRow], live_data: LiveData) -> tuple[set[int], int, int]:
         """Choose the segments to empty: all of them, or on a full disk those with most garbage, while there is room.
@@ -294,7 +307,7 @@ class Compaction:
             f"{max(needed_bytes - free_bytes, 0) + SLACK_BYTES} bytes, or delete pages, and run it again",
         )
 
-    def _free_space(self, report: CompactionReport, named: NamesBySegment, old: set[int], marks_number: int) -> None:
+    def _free_space(self, report: CompactionReport, old: set[int], marks_number: int) -> None:
         """The steps from sweep to unlink."""
         backend, committer = self._backend, self._committer
         used = Usage()
@@ -302,7 +315,7 @@ class Compaction:
             committer.watch = used.add_written
         try:
             used.add_rows(backend.engine, backend.base_rows)
-            report.freed_bodies = self._sweep(named, used, old)
+            report.freed_bodies = self._sweep(used, old)
             with ThreadPoolExecutor(1, "docstore-compact") as pool:
                 pages = pool.submit(backend.engine.compact, PAGES)  # LevelDB does it meanwhile, without the GIL
                 if backend.reserve.is_scarce():
@@ -311,7 +324,7 @@ class Compaction:
                 pages.result()
             for name in (name for name in TABLE_TAGS if name != PAGES):
                 backend.engine.compact(name)  # makes the swapped refs durable, at any durability of their commits
-            report.removed_segments, report.kept_segments = self._unlink(named, used, old, marks_number)
+            report.removed_segments, report.kept_segments = self._unlink(used, old, marks_number)
         finally:
             committer.watch = None
 
@@ -327,10 +340,10 @@ class Compaction:
         The number is for a segment of delete marks.  All segments that are started from now on have higher numbers.
         """
         with self._committer.lock:
-            self._bodies.seal()
+            self._value_log.seal()
             self._backend.values.forget_dictionaries()  # samples may have bytes of purged pages
             self._committer.commit(Plan())
-            return self._purge_id(), self._bodies.new_number()
+            return self._purge_id(), self._value_log.new_number()
 
     def _purge_id(self) -> bytes:
         """The id of the last purge, until a run has rewritten all segments after it; then b""."""
@@ -380,7 +393,7 @@ class Compaction:
                 self._level,
                 old=old,
                 begin_segment=lambda number: SegmentWriter(
-                    backend.files, self._bodies, number, old, self._level_name, first_new
+                    backend.files, self._value_log, number, old, self._level_name, first_new
                 ),
                 copies=copies,
                 moved_shared=moved_shared,
@@ -450,12 +463,12 @@ class Compaction:
 
     # --- files
 
-    def _sweep(self, named: NamesBySegment, used: Usage, old: set[int]) -> int:
+    def _sweep(self, used: Usage, old: set[int]) -> int:
         """Free bases without users; returns how many."""
         backend, committer = self._backend, self._committer
-        self._needed(named, used, old)  # reads the names of all segments, so that under the lock few are left to read
+        self._needed(used, old)  # reads the names of all segments, so that under the lock few are left to read
         with committer.lock:
-            _, bases = self._needed(named, used, old)
+            _, bases = self._needed(used, old)
             free = sorted(used.base_rows.keys() - bases)
             backend.base_rows.retired.update(free)
         for start in range(0, len(free), SLICE_BASES):
@@ -466,20 +479,20 @@ class Compaction:
             used.base_rows.pop(name)
         return len(free)
 
-    def _needed(self, named: NamesBySegment, used: Usage, old: set[int]) -> tuple[set[int], set[bytes]]:
+    def _needed(self, used: Usage, old: set[int]) -> tuple[set[int], set[bytes]]:
         """The segments and bases that must stay; see `needed`."""
         rows = self._backend.manifest.segments()
-        return needed(rows, used.segments | {row.number for row in rows if row.number not in old}, named, used)
+        return needed(rows, used.segments | {row.number for row in rows if row.number not in old}, self._named, used)
 
-    def _unlink(self, named: NamesBySegment, used: Usage, old: set[int], marks_number: int) -> tuple[int, int]:
+    def _unlink(self, used: Usage, old: set[int], marks_number: int) -> tuple[int, int]:
         """Remove old segments without refs; returns how many were removed, and how many stay."""
         backend, committer = self._backend, self._committer
         with committer.lock:
-            staying, _ = self._needed(named, used, old)
+            staying, _ = self._needed(used, old)
             rows: list[SegmentRow] = backend.manifest.segments()
-        numbers, marks = removable(rows, old, staying, named, marks_number)
-        if marks and not self._bodies.is_pinned():
-            writer = SegmentWriter(backend.files, self._bodies, 0, numbers, SEGMENT_OF_MARKS, marks_number)
+        numbers, marks = removable(rows, old, staying, self._named, marks_number)
+        if marks and not self._value_log.is_pinned():
+            writer = SegmentWriter(backend.files, self._value_log, 0, numbers, SEGMENT_OF_MARKS, marks_number)
             for delete_mark in marks:
                 writer.add(delete_mark)
             segment_of_marks = writer.finish()
@@ -488,16 +501,16 @@ class Compaction:
         removed = 0
         for number in numbers:
             with committer.lock:  # taken for each segment, because a removal costs two fsyncs and an unlink
-                if self._bodies.is_pinned() or number in used.segments:
+                if self._value_log.is_pinned() or number in used.segments:
                     break  # later segments may have delete marks for this one
                 row = next(row for row in backend.manifest.segments() if row.number == number)
                 backend.manifest.write_segment(row._replace(state=SEGMENT_DRAINING), Durability.SYNC)
-                self._bodies.remove(number)
+                self._value_log.remove(number)
                 backend.manifest.remove_segment(number, Durability.SYNC)
             removed += 1
         return removed, len(old - set(numbers[:removed]))
 
-    def _drop_dictionaries(self, named: NamesBySegment) -> int:
+    def _drop_dictionaries(self) -> int:
         """Remove dictionaries that no record needs and no tablet uses; returns how many.
 
         A dictionary may come into use again during this: if a deleted site is crawled again, its first pages make the
@@ -506,15 +519,23 @@ class Compaction:
         backend = self._backend
         with backend.values.dictionaries.recording_use() as used:
             with self._committer.lock:
-                self._bodies.flush()
+                self._value_log.flush()
                 names = backend.dictionaries.names()
                 rows = backend.manifest.segments()
-            needed = set(checksums_in_use(backend.engine)).union(*(named.of(row).dictionaries for row in rows))
+            needed = set(checksums_in_use(backend.engine)).union(*(self._named.of(row).dictionaries for row in rows))
             needed |= dictionaries_set_aside(backend.files, backend.path / SET_ASIDE_DIRECTORY)
             with self._committer.lock:
-                if self._bodies.is_pinned():
+                if self._value_log.is_pinned():
                     return 0
                 unused = [name for name in names if name not in needed and name not in used]
                 backend.dictionaries.remove(unused)
                 backend.values.forget_dictionaries()  # a removed one may be cached
         return len(unused)
+
+
+def _add_counts(report: CompactionReport, moves: Sequence[CompactionReport]) -> None:
+    """Add up what was moved in each tablet."""
+    for moved in moves:
+        for name in COUNTED:
+            setattr(report, name, getattr(report, name) + getattr(moved, name))
+        report.codec_bytes = dict(Counter(report.codec_bytes) + Counter(moved.codec_bytes))

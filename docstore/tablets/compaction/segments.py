@@ -47,7 +47,7 @@ from docstore.tablets.segment import SegmentRow, ValueLog, encode_header
 
 WRITE_BYTES = 1 << 20
 """Bytes of one write call."""
-SLICE_CELLS = 10_000
+SCANNED_CELLS = 10_000
 SMALL_GARBAGE_BYTES = 4096
 """So much garbage is ignored, because header and marks of a segment count as garbage."""
 _DELETES = frozenset((RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN))
@@ -83,9 +83,9 @@ class NamesBySegment:
     They are in the manifest row of the segment; without such a row each record is read once.
     """
 
-    def __init__(self, manifest: Manifest, bodies: ValueLog) -> None:
+    def __init__(self, manifest: Manifest, value_log: ValueLog) -> None:
         self._manifest = manifest
-        self._bodies = bodies
+        self._value_log = value_log
         self._read: dict[int, tuple[SegmentNames, int]] = {}
         """By number of the segment: names, and the end of the part that was read."""
         self._marks: dict[int, list[Record]] = {}
@@ -98,7 +98,7 @@ class NamesBySegment:
             start = SEGMENT_HEADER_BYTES if names is None else row.committed_bytes
             names = names or SegmentNames()
         if start < row.committed_bytes:
-            for _, record in self._bodies.records(row.number, start, row.committed_bytes):
+            for _, record in self._value_log.records(row.number, start, row.committed_bytes):
                 names.note(record)
                 if record.kind in _DELETES:
                     self._marks.setdefault(row.number, []).append(record)
@@ -119,7 +119,7 @@ class SegmentWriter:
     def __init__(
         self,
         files: Files,
-        bodies: ValueLog,
+        value_log: ValueLog,
         tablet: int,
         sources: Iterable[int] = (),
         level: str = "",
@@ -129,14 +129,14 @@ class SegmentWriter:
 
         Its number is a new one; for delete marks it is that of the run.
         """
-        self.number = run if level == SEGMENT_OF_MARKS else bodies.new_number()
+        self.number = run if level == SEGMENT_OF_MARKS else value_log.new_number()
         self._level = level
         self._run = run
         self.names = SegmentNames()
         self._files = files
         self._tablet = tablet
-        self._path = bodies.path(self.number)
-        self._buffer = bytearray(encode_header(self.number, bodies.identity))
+        self._path = value_log.path(self.number)
+        self._buffer = bytearray(encode_header(self.number, value_log.identity))
         self._buffer += encode_record(copies_mark(sources), self.number)
         self._file: AppendFile | None = None
         self.length_bytes = len(self._buffer)
@@ -205,7 +205,7 @@ class Usage:
         self.base_rows.update(base_rows.scan())
         base_values = set(self.base_rows.values())
         owners: dict[bytes, bytes] = {}
-        for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SLICE_CELLS)):
+        for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SCANNED_CELLS)):
             for value in refs_among(all_cells(engine, PAGES, row)):
                 self._add(value)
                 if value in base_values and owners.setdefault(value, row.row_key) != row.row_key:
@@ -250,7 +250,7 @@ def find_live_data(engine: Engine, table: Table, base_rows: BaseRows, manifest: 
     unused = {cell_value: name for name, cell_value in base_rows.scan()}
     bases = set(unused)
     live_data = LiveData(defaultdict(SegmentLiveData), set(), {tablet.number: 0 for tablet in manifest.tablets()})
-    for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SLICE_CELLS)):
+    for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SCANNED_CELLS)):
         columns = live_columns(table, list(all_cells(engine, PAGES, row)))
         tablet = manifest.tablet_for(row.row_key).number
         body_bytes = sum(raw_bytes_of(value) for column, value in columns if column == BODY)
@@ -396,7 +396,7 @@ def removable(
     return sorted({row.number for row in removed} | {number for number in of_marks if number < oldest}), marks
 
 
-def codec_totals(bodies: ValueLog, rows: Iterable[SegmentRow]) -> dict[str, dict[str, int]]:
+def codec_totals(value_log: ValueLog, rows: Iterable[SegmentRow]) -> dict[str, dict[str, int]]:
     """Sizes of all records, garbage included, by column and codec; reads all segments.
 
     The codec explains the size of a record: `delta` had a base, `dictionary` had no similar base, `zstd` had no
@@ -407,7 +407,7 @@ def codec_totals(bodies: ValueLog, rows: Iterable[SegmentRow]) -> dict[str, dict
     """
     totals: dict[str, dict[str, int]] = {}
     for row in rows:
-        for ref, record in bodies.records(row.number, end=row.committed_bytes):
+        for ref, record in value_log.records(row.number, end=row.committed_bytes):
             if record.kind == RECORD_VALUE:
                 known = (record.family, record.qualifier) in RECORD_COLUMNS.values()
                 column = f"{record.family}:{record.qualifier.decode() if known else '*'}"

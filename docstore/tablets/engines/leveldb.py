@@ -338,6 +338,7 @@ class LevelDBEngine:
             write_buffer_size=max(self._memory.share("memtable") // 2 * _BUFFER_LIMITS, _LEAST_BUFFER_BYTES),
             lru_cache_size=self._memory.share("blocks"),
         )
+        database: Any = None
         try:
             if has_gap(self.path):  # LevelDB would lose a commit, and replay those behind it
                 self._cut_log(plyvel.CorruptionError("zeros between the records of the log"))
@@ -356,6 +357,8 @@ class LevelDBEngine:
                 self._rows.load(token)
             self._is_first_open = False  # a reopening after a failed write has the filter in memory
         except _FOREIGN_ERRORS as error:
+            if database is not None:  # the error holds it, and with it LevelDB's lock
+                database.close()
             raise self._opening_error(error) from error
         self._create = False
         return database

@@ -176,12 +176,35 @@ fn named(known: &[(&str, u16)], name: &str) -> Option<u16> {
     known.iter().find(|(each, _)| each.eq_ignore_ascii_case(name)).map(|&(_, mark)| mark)
 }
 
-/// Whether a style, spaces left out, has a rule in small letters.
-pub fn declares(style: &[u8], rule: &[u8]) -> bool {
-    memchr::memchr2_iter(rule[0], rule[0].to_ascii_uppercase(), style).any(|place| {
-        let mut rest = style[place..].iter().filter(|&&byte| byte != b' ');
-        rule.iter().all(|wanted| rest.next().is_some_and(|byte| byte.eq_ignore_ascii_case(wanted)))
-    })
+/// Whether a style gives a property one of some values, in any case: by its last declaration, or its last important one.
+pub fn declares(style: &[u8], property: &str, values: &[&str]) -> bool {
+    if values.iter().all(|value| !mentions(style, value.as_bytes())) {
+        return false;
+    }
+    let mut plain = Vec::new();
+    let mut rest = style;
+    while let Some(start) = memchr::memmem::find(rest, b"/*") {
+        plain.extend_from_slice(&rest[..start]);
+        plain.push(b' ');
+        rest = memchr::memmem::find(&rest[start + 2..], b"*/").map_or(&[], |at| &rest[start + at + 4..]);
+    }
+    let plain = if plain.is_empty() { Cow::Borrowed(style) } else { Cow::Owned([&plain[..], rest].concat()) };
+    let (mut found, mut is_kept) = (false, false);
+    for declaration in plain.split(|&byte| byte == b';') {
+        let Some(colon) = memchr::memchr(b':', declaration) else { continue };
+        if !declaration[..colon].trim_ascii().eq_ignore_ascii_case(property.as_bytes()) {
+            continue;
+        }
+        let value = declaration[colon + 1..].trim_ascii();
+        let mark = memchr::memchr(b'!', value);
+        let is_important = mark.is_some_and(|at| value[at + 1..].trim_ascii().eq_ignore_ascii_case(b"important"));
+        if is_important || !is_kept {
+            let value = value[..mark.unwrap_or(value.len())].trim_ascii();
+            found = values.iter().any(|each| value.eq_ignore_ascii_case(each.as_bytes()));
+            is_kept = is_important;
+        }
+    }
+    found
 }
 
 /// An attribute's value, references replaced.
@@ -321,7 +344,7 @@ impl Said {
             ARIA_MODAL if is_true => self.marks.add(MARK_NEVER),
             5 if is_true => self.marks.add(MARK_ARIA_HIDDEN),
             ARIA_MODAL | 5 => {}
-            _ if number == 6 || declares(value, b"display:none") => {
+            _ if number == 6 || declares(value, "display", &["none"]) => {
                 self.marks.add(MARK_HIDDEN);
                 return BOILERPLATE;
             }

@@ -20,6 +20,7 @@ pub fn is_html(body: &[u8], content_type: &str) -> bool {
     }
     let is_space = |each: char| each.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&each);
     let media_type = content_type.split(';').next().unwrap_or("").trim_matches(is_space);
+    let media_type = media_type.split(is_space).next().unwrap_or("");
     let is_any = |types: &[&str]| types.iter().any(|known| media_type.eq_ignore_ascii_case(known));
     if !media_type.is_empty() && !is_any(&HTML_TYPES) && !is_any(&XML_TYPES) {
         return false;
@@ -49,16 +50,20 @@ fn begins_list(head: &[u8]) -> bool {
     WARNED_ROOTS.iter().any(is_root)
 }
 
-/// The first bytes of a body, behind messages of PHP; of UTF-16 without its mark and its zeros.
+/// The first bytes of a body, behind messages of PHP; of UTF-16 its characters as UTF-8, without its mark.
 pub fn head(body: &[u8]) -> Cow<'_, [u8]> {
     let start = warnings_bytes(body);
     let head = &body[start..body.len().min(WARNINGS_BYTES).min(start + HEAD_BYTES)];
-    let has_mark = head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff");
-    if has_mark || (head.contains(&0) && charset::wide(head).is_some()) {
-        let text = &head[if has_mark { 2 } else { 0 }..];
-        return text.iter().copied().filter(|&byte| byte != 0).collect();
+    let (wide, text) = match head {
+        [0xff, 0xfe, rest @ ..] => (Some(encoding_rs::UTF_16LE), rest),
+        [0xfe, 0xff, rest @ ..] => (Some(encoding_rs::UTF_16BE), rest),
+        _ if head.contains(&0) => (charset::wide(head), head),
+        _ => (None, head),
+    };
+    match wide {
+        Some(name) => Cow::Owned(name.decode_without_bom_handling(text).0.into_owned().into_bytes()),
+        None => Cow::Borrowed(head),
     }
-    Cow::Borrowed(head)
 }
 
 fn begins_as_html(head: &[u8], is_untyped: bool, is_typed_html: bool) -> bool {

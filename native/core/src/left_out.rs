@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use crate::bytes::is_blank;
 use crate::groups;
 use crate::names::{
-    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_SUMMARY, NOTHING,
+    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_RUBY,
+    NAME_SUMMARY, NOTHING,
 };
 use crate::page::{is_space, sources, values};
 use crate::references::decode;
@@ -19,13 +20,13 @@ use crate::tokens::{mentions, Tag, Tags};
 use crate::wide::{self, in_a_group_of_64, Bytes, Groups};
 
 const LINK_NAMES: [&str; 3] = ["editsection", "headerlink", "secedit"];
-const ACCORDIONS: [&str; 2] = ["accordion", "collapsible"];
+const ACCORDIONS: [&str; 3] = ["accordion", "collapsible", "faq"];
 const LINK_SIGNS: [&str; 6] = ["#", "§", "🔗", "∞", "\u{f0c1}", "\u{200b}"];
-const HIDING_RULES: [&[u8]; 2] = [b"display:none", b"visibility:hidden"];
 const EDIT_SIGNS: [&[u8]; 2] = [b"/edit", b"=edit"];
 const EDIT_WORDS: [&str; 8] = ["edit", "edit source", "bearbeiten", "modifier", "editar", "modifica", "编辑", "編集"];
 const PILCROW: &str = "¶";
 const SIGN_BYTES: usize = 24;
+const ROLE_BYTES: usize = 1024;
 const REACH: usize = 16;
 const HIDDEN_SHARE: u32 = 2;
 const PANEL_BYTES: u32 = 200;
@@ -248,6 +249,9 @@ impl LeftOut {
         if !self.spans.is_empty() {
             self.spans.sort_unstable_by_key(|span| span.first);
             self.drop_spans(source, tags);
+            if self.spans.iter().any(|span| properties(span.tag.name) & names::RUBY != 0) {
+                trim_ruby(source, tags);
+            }
         }
         self.outline.clear();
         for (number, tag) in tags.iter().enumerate() {
@@ -295,7 +299,12 @@ impl LeftOut {
             let kind = properties(tag.name);
             if kind & names::ENDING != 0 {
                 let ended = &ENDS[element as usize];
-                while self.stack.last().is_some_and(|top| ended.get(top.element as usize) == Some(&true)) {
+                let is_inline = |open: &&Open| properties(open.element << 1) & names::INLINE != 0;
+                let around = |stack: &[Open]| {
+                    let nearest = stack.iter().rev().take(REACH).find(|open| !is_inline(open));
+                    nearest.is_some_and(|open| ended.get(open.element as usize) == Some(&true))
+                };
+                while around(&self.stack) {
                     self.text = text;
                     self.pop(tags, at, tag.name);
                 }
@@ -332,12 +341,15 @@ impl LeftOut {
                 buttons.for_each(|open| open.becomes = Some(NOTHING));
             }
             if element == NAME_BUTTON {
-                open.becomes = if self.heads != 0 {
+                let parent = self.stack.last().map(|open| tags[open.tag as usize].attributes(source));
+                let is_in_role = |parent: &[u8]| parent.len() <= ROLE_BYTES && has_role(parent, "heading");
+                open.becomes = if self.heads != 0 || parent.is_some_and(is_in_role) {
                     Some(NOTHING)
                 } else {
-                    (is_panel && has_word(attributes, &ACCORDIONS)).then_some(NAME_SUMMARY << 1)
+                    ((is_panel || has(attributes, "faq")) && has_word(attributes, &ACCORDIONS))
+                        .then_some(NAME_SUMMARY << 1)
                 };
-            } else if self.headings != 0 && meanings & IS_BUTTON != 0 && is_button(attributes) {
+            } else if self.headings != 0 && meanings & IS_BUTTON != 0 && has_role(attributes, "button") {
                 open.becomes = Some(NOTHING);
             }
             open.why = if meanings & IS_SIGN != 0 && has_word(attributes, &LINK_NAMES) {
@@ -503,6 +515,28 @@ impl LeftOut {
     }
 }
 
+/// Let the tags in rubies swallow white space with line breaks behind a character beyond ASCII.
+#[inline(never)]
+fn trim_ruby(source: &[u8], tags: &mut [Tag]) {
+    let has_break = |blanks: &[u8]| blanks.iter().any(|byte| matches!(byte, b'\r' | b'\n'));
+    let (mut is_within, mut is_beyond) = (false, false);
+    for number in 0..tags.len().saturating_sub(1) {
+        if tags[number].name >> 1 == NAME_RUBY {
+            is_within = tags[number].name & 1 == 0;
+        }
+        let text = &source[tags[number].end as usize..tags[number + 1].start as usize];
+        let behind = text.trim_ascii_start();
+        let solid = behind.trim_ascii_end();
+        if is_within && is_beyond && has_break(&text[..text.len() - behind.len()]) {
+            tags[number].end += (text.len() - behind.len()) as u32;
+        }
+        is_beyond = solid.last().map_or(is_beyond, |last| !last.is_ascii());
+        if is_within && is_beyond && has_break(&behind[solid.len()..]) {
+            tags[number + 1].start -= (behind.len() - solid.len()) as u32;
+        }
+    }
+}
+
 /// Whether attributes have a word, as it is written.
 fn has(attributes: &[u8], word: &str) -> bool {
     memchr::memmem::find(attributes, word.as_bytes()).is_some()
@@ -515,7 +549,8 @@ fn hides(attributes: &[u8]) -> bool {
     let [hidden, aria, style] = values.map(|value| value.map(decoded));
     hidden.is_some_and(|value| !value.eq_ignore_ascii_case(b"until-found"))
         || aria.is_some_and(|value| value.eq_ignore_ascii_case(b"true"))
-        || style.is_some_and(|style| HIDING_RULES.iter().any(|rule| declares(&style, rule)))
+        || style
+            .is_some_and(|style| declares(&style, "display", &["none"]) || declares(&style, "visibility", &["hidden"]))
 }
 
 /// Whether a class has one of some words; they are looked for in small letters first.
@@ -528,6 +563,6 @@ fn has_word(attributes: &[u8], words: &[&str]) -> bool {
     class.split(|each: char| !each.is_ascii_lowercase()).any(|word| words.contains(&word))
 }
 
-fn is_button(attributes: &[u8]) -> bool {
-    values(attributes, ["role"]).iter().flatten().any(|role| role.eq_ignore_ascii_case("button"))
+fn has_role(attributes: &[u8], role: &str) -> bool {
+    has(attributes, role) && values(attributes, ["role"]).iter().flatten().any(|value| value.eq_ignore_ascii_case(role))
 }

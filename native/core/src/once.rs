@@ -11,8 +11,11 @@ const REPEATED_SENTENCE_WEIGHT: u64 = 40;
 const REPEATED_SHARE: u64 = 3;
 /// What may close a quote or a bracket behind the end of a sentence.
 const CLOSERS: [&str; 5] = ["\"", "'", ")", "”", "»"];
-/// Ends of sentences that no blank follows.
-const WIDE_ENDS: [&str; 4] = ["。", "！", "？", "।"];
+/// Ends of sentences that need no blank behind them.
+const WIDE_ENDS: [&str; 6] = ["。", "！", "？", "।", "؟", "۔"];
+
+/// What may close a quote behind these.
+const WIDE_CLOSERS: [&str; 3] = ["」", "』", "”"];
 
 /// Lines and sentences by their text.
 #[derive(Default)]
@@ -130,6 +133,7 @@ fn sentence_end<B: Bytes>(text: &[u8], start: usize, end: usize) -> usize {
             let next = B::load(text, start + 1);
             let wide = bytes.equal(0xe0) | bytes.equal(0xe3) | bytes.equal(0xef);
             places |= wide & (next.equal(0x80) | next.equal(0xa5) | next.equal(0xbc));
+            places |= (bytes.equal(0xd8) & next.equal(0x9f)) | (bytes.equal(0xdb) & next.equal(0x94));
         }
         while places != 0 {
             let place = start + places.trailing_zeros() as usize;
@@ -149,7 +153,10 @@ fn sentence_end<B: Bytes>(text: &[u8], start: usize, end: usize) -> usize {
 fn behind_sentence(text: &[u8], place: usize) -> Option<usize> {
     let rest = &text[place..];
     if rest[0] >= 0x80 {
-        return WIDE_ENDS.iter().find(|end| rest.starts_with(end.as_bytes())).map(|end| place + end.len());
+        let end = WIDE_ENDS.iter().find(|end| rest.starts_with(end.as_bytes()))?.len();
+        let closer = WIDE_CLOSERS.iter().find(|closer| rest[end..].starts_with(closer.as_bytes()));
+        let behind = end + closer.map_or(0, |closer| closer.len());
+        return Some(place + behind + usize::from(rest.get(behind) == Some(&b' ')));
     }
     let closer = CLOSERS.iter().find(|closer| rest[1..].starts_with(closer.as_bytes()));
     let behind = 1 + closer.map_or(0, |closer| closer.len());

@@ -45,6 +45,7 @@ pub struct Block {
     /// the text behind tag n - 1.
     pub pieces: Range<u32>,
     pub weight: u64,
+    /// Of the part in links; in a heading without signs.
     pub link_weight: u64,
     /// Of the part in time elements.
     pub time_weight: u64,
@@ -67,6 +68,7 @@ pub struct Outline {
     pub signs: Vec<Range<usize>>,
     /// Each element's name, and the number of its attributes in `said`.
     pub tags: Vec<(u32, u32)>,
+    has_preformatted: bool,
     /// Of each element: the number of its start tag.
     pub starts: Vec<u32>,
     pub said: Remembered,
@@ -171,6 +173,7 @@ impl Outline {
         self.inline_tags.begin();
         self.customs.clear();
         self.apart_count = 0;
+        self.has_preformatted = false;
         let mut shown = Shown::with(how.noscript);
         let mut in_link = false;
         // The attributes of the last link.
@@ -237,7 +240,7 @@ impl Outline {
             if tag.end as usize == end && raw.is_none() {
                 continue;
             }
-            let before = flow.weight();
+            let (before, mut of_signs) = (flow.weight(), 0);
             if let Some(how) = raw {
                 flow.push(source, tag.content as usize, tag.end as usize, how);
                 flow.end_block();
@@ -246,11 +249,12 @@ impl Outline {
                 if signs.first().is_none_or(|sign| sign.start as usize >= end) {
                     flow.push_inline::<B>(source, tag.end as usize, end, how);
                 } else {
-                    self.push_signs(source, tag.end as usize..end, how, &mut signs, flow);
+                    let weight = self.push_signs(source, tag.end as usize..end, how, &mut signs, flow);
+                    of_signs = if reading.is_heading { weight } else { 0 };
                 }
             }
             if in_link {
-                reading.link_weight += flow.weight() - before;
+                reading.link_weight += flow.weight() - before - of_signs;
                 reading.is_local |= reading.is_heading && flow.weight() != before && leads_within(link);
             }
             if reading.in_time {
@@ -260,7 +264,7 @@ impl Outline {
         self.end_block(&mut reading, tags.len(), flow);
     }
 
-    /// Read a text, and note where its signs stand in the flow.
+    /// Read a text, and note where its signs stand in the flow; gives their weight.
     #[inline(never)]
     fn push_signs(
         &mut self,
@@ -269,12 +273,15 @@ impl Outline {
         how: Source,
         signs: &mut &[Range<u32>],
         flow: &mut Flow,
-    ) {
+    ) -> u64 {
+        let mut weight = 0;
         flow.push_around(source, text.start, text.end, how, signs, |flow, sign| {
-            let before = flow.bytes().len();
+            let (start, before) = (flow.bytes().len(), flow.weight());
             flow.push(source, sign.start, sign.end, how);
-            self.signs.push(before..flow.bytes().len());
+            self.signs.push(start..flow.bytes().len());
+            weight += flow.weight() - before;
         });
+        weight
     }
 
     /// End the block that is being read at a tag, and begin the next one.
@@ -331,10 +338,10 @@ impl Outline {
 
     /// Which elements are preformatted or lie in one that is; empty if there is none.
     pub fn preformatted(&self) -> Vec<bool> {
-        let is_own = |&(name, _): &(u32, u32)| properties(name << 1) & names::PREFORMATTED != 0;
-        if !self.tags[1..].iter().any(is_own) {
+        if !self.has_preformatted {
             return Vec::new();
         }
+        let is_own = |&(name, _): &(u32, u32)| properties(name << 1) & names::PREFORMATTED != 0;
         let mut found = vec![false; self.tags.len()];
         for element in 1..found.len() {
             found[element] = is_own(&self.tags[element]) || found[self.parents[element] as usize];
@@ -379,6 +386,7 @@ impl Outline {
             }
         }
         self.apart_count += usize::from(is_inline);
+        self.has_preformatted |= properties(tag.name) & names::PREFORMATTED != 0;
         let number = self.parents.len() as u32;
         self.parents.push(self.stack[self.stack.len() - 1].0);
         let attributes = self.number(tag.attributes(source));

@@ -255,10 +255,10 @@ impl Scored {
             is_text && matches!(page.tags[block.owner as usize].0, NAME_DL | NAME_DD | NAME_TD | NAME_TH | NAME_LI)
         };
         let mut more = Vec::new();
-        for number in (first..=last).filter(|&number| is_short(number)) {
+        let is_left = |number: &usize| is_short(*number) && found.binary_search(number).is_err();
+        for number in (first..=last).filter(is_left) {
             let stamp = stamp_of(self.combined.text(), page.blocks[number].text.clone());
-            let is_date = stamp.is_some_and(|stamp| !stamp.is_counted && !stamp.is_told);
-            if is_date && found.binary_search(&number).is_err() {
+            if stamp.is_some_and(|stamp| !stamp.is_counted && !stamp.is_told) {
                 if number > first && is_short(number - 1) {
                     more.push(number - 1);
                 }

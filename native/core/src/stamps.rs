@@ -9,6 +9,7 @@ use crate::tables::stamps::{BESIDE_WORDS, COUNT_WORDS, DATE_WORDS, TOLD_WORDS};
 
 const YEAR_DIGITS: usize = 4;
 const REST_CHARACTERS: usize = 2;
+const HOURS: [&str; 4] = ["h", "uhr", "am", "pm"];
 const NOT_MONTHS: [&str; 2] = ["年", "日"];
 const BY: [&str; 7] = ["by", "von", "par", "por", "di", "da", "door"];
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -41,6 +42,8 @@ enum Kind {
     Count,
     Told,
     Beside,
+    /// A word beside that may stand behind a time of day.
+    Hour,
 }
 
 /// Whether a word, as it is written, is one that names a writer after it.
@@ -78,7 +81,11 @@ fn words() -> &'static Words {
         ];
         for (words, kind) in all {
             for word in words {
-                let kind = if NOT_MONTHS.contains(word) { Kind::Date } else { kind };
+                let kind = match word {
+                    _ if NOT_MONTHS.contains(word) => Kind::Date,
+                    _ if HOURS.contains(word) => Kind::Hour,
+                    _ => kind,
+                };
                 let key = key_of(word.as_bytes(), 0, word.len());
                 let mut slot = slot_of(key);
                 while table.keys[slot] != 0 {
@@ -176,7 +183,7 @@ pub fn stamp_of(text: &[u8], part: Range<usize>) -> Option<Stamp> {
     let words = words();
     let mut numbers = Numbers::default();
     let (mut known, mut total, mut years, mut months) = (0, 0, 0, 0);
-    let (mut has_date, mut is_counted, mut is_told) = (false, false, false);
+    let (mut has_date, mut has_hour, mut is_counted, mut is_told) = (false, false, false, false);
     // How many runs were read, and whether the first one may have a writer behind it.
     let (mut runs, mut is_by_first) = (0, false);
     let Range { start: mut place, end } = part;
@@ -207,6 +214,7 @@ pub fn stamp_of(text: &[u8], part: Range<usize>) -> Option<Stamp> {
             place += bytes::sequence_length(text[place]);
             continue;
         }
+        let is_behind_digits = numbers.last.is_some();
         numbers.letters();
         total += characters;
         if runs == 0 {
@@ -218,6 +226,7 @@ pub fn stamp_of(text: &[u8], part: Range<usize>) -> Option<Stamp> {
             months += usize::from(kind == Kind::Month);
             is_counted |= kind == Kind::Count;
             is_told |= kind == Kind::Told;
+            has_hour |= kind == Kind::Hour && is_behind_digits;
         } else {
             is_told |= runs == 1 && is_by_first;
             if total - known > known + (end - place) {
@@ -227,7 +236,7 @@ pub fn stamp_of(text: &[u8], part: Range<usize>) -> Option<Stamp> {
         }
         runs += 1;
     }
-    let has_sign = has_date || is_counted || numbers.has_time || numbers.dates != 0;
+    let has_sign = has_date || is_counted || numbers.has_time || numbers.dates != 0 || (has_hour && known == total);
     let is_date = months + numbers.dates == 1 && years <= 1 && total - known <= REST_CHARACTERS;
     (known * 2 >= total && has_sign).then_some(Stamp { is_counted, is_told, is_date })
 }
@@ -241,7 +250,11 @@ mod tests {
         let all = [(&DATE_WORDS[..], Kind::Month), (&COUNT_WORDS, Kind::Count), (&TOLD_WORDS, Kind::Told)];
         let all = all.into_iter().chain([(&BESIDE_WORDS[..], Kind::Beside)]);
         for (word, kind) in all.flat_map(|(words, kind)| words.iter().map(move |word| (word, kind))) {
-            let kind = Some(if NOT_MONTHS.contains(word) { Kind::Date } else { kind });
+            let kind = match word {
+                _ if NOT_MONTHS.contains(word) => Some(Kind::Date),
+                _ if HOURS.contains(word) => Some(Kind::Hour),
+                _ => Some(kind),
+            };
             for text in [word.to_string(), word.to_ascii_uppercase()] {
                 assert_eq!(words().kind(text.as_bytes(), 0, text.len()), kind);
                 let longer = format!("{text}x");
