@@ -23,20 +23,20 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 41_516,
-    "lines of code of the core": 30_560,
-    "files of docstore/": 194,
-    "classes": 432,
-    "record types": 213,
+    "lines of code of docstore/": 41_890,
+    "lines of code of the core": 30_920,
+    "files of docstore/": 193,
+    "classes": 438,
+    "record types": 215,
     "calls of import_module": 5,
-    "files of a put": 33,
-    "classes of a put": 43,
-    "functions of a put": 205,
+    "files of a put": 31,
+    "classes of a put": 42,
+    "functions of a put": 202,
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 19_320,
-    "lines of tools/": 9_320,
+    "lines of Rust": 19_425,
+    "lines of tools/": 9_540,
 }
 
 

@@ -7,13 +7,13 @@ from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.sweep.clusters import CanonicalPolicy, Clusters, Pages, cluster, cluster_groups, policy_order
+from docstore.sweep.clusters import CanonicalPolicy, Clusters, PolicyInput, cluster, cluster_groups, policy_order
 
 THRESHOLD = 0.8
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[Pages, np.ndarray, np.ndarray, np.ndarray]:
+def graphs(draw: st.DrawFn) -> tuple[PolicyInput, np.ndarray, np.ndarray, np.ndarray]:
     count = draw(st.integers(1, 24))
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
@@ -21,7 +21,7 @@ def graphs(draw: st.DrawFn) -> tuple[Pages, np.ndarray, np.ndarray, np.ndarray]:
     chosen = every[rng.random(len(every)) < draw(st.sampled_from([0.02, 0.1, 0.3, 0.8]))]
     turned = rng.random(len(chosen)) < 0.5
     chosen[turned] = chosen[turned][:, ::-1]
-    some = Pages(
+    some = PolicyInput(
         [b"com,site)/%d" % (number // 2) for number in range(count)],  # two versions of each URL
         np.arange(count, dtype=np.int64) % 5 * 1000 + np.arange(count) % 2,
         url_lengths=rng.integers(1, 5, count),
@@ -32,17 +32,17 @@ def graphs(draw: st.DrawFn) -> tuple[Pages, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def solve(
-    some: Pages, first: np.ndarray, second: np.ndarray, similarity: np.ndarray, policy: CanonicalPolicy
+    some: PolicyInput, first: np.ndarray, second: np.ndarray, similarity: np.ndarray, policy: CanonicalPolicy
 ) -> Clusters:
     return cluster(len(some.row_keys), first, second, similarity, policy_order(some, policy, first, second))
 
 
-def renumber(some: Pages, order: np.ndarray) -> Pages:
+def renumber(some: PolicyInput, order: np.ndarray) -> PolicyInput:
     """The same pages with page order[i] as number i."""
     place = np.argsort(order)
     assert some.anchors is not None and some.declared is not None
     declared = some.declared[order]
-    return Pages(
+    return PolicyInput(
         [some.row_keys[page] for page in order.tolist()],
         some.timestamps[order],
         url_lengths=some.url_lengths[order],

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from docstore.model.errors import InvalidArgument
-from docstore.sweep.clusters import CanonicalPolicy, Clusters, Pages, cluster, cluster_groups, policy_order
+from docstore.sweep.clusters import CanonicalPolicy, Clusters, PolicyInput, cluster, cluster_groups, policy_order
 
 NO_PAIRS = np.empty(0, np.int64)
 
 
-def pages(*urls: str, timestamps: list[int] | None = None, **more: list[int]) -> Pages:
-    return Pages(
+def pages(*urls: str, timestamps: list[int] | None = None, **more: list[int]) -> PolicyInput:
+    return PolicyInput(
         [url.encode() for url in urls],
         np.array(timestamps or [0] * len(urls), np.int64),
         **{name: np.array(values, np.int64) for name, values in ({"url_lengths": list(map(len, urls))} | more).items()},

@@ -176,7 +176,7 @@ def test_a_wacz_on_a_pipe_is_refused_with_what_to_do(tmp_path: Path) -> None:
             return False
 
     (found,) = list(read(Pipe(packed({"archive/a.warc.gz": WARC}))))
-    assert isinstance(found, DamagedEntry) and found.reason.endswith("save it and name the file")
+    assert isinstance(found, DamagedEntry) and found.reason.endswith("save and name it")
 
 
 def test_names_that_climb_and_repeat_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
