@@ -140,7 +140,7 @@ def _page(fields: Mapping[str, Any], url: str, modified: int | None) -> Page | N
 
 
 def _notes(fields: Mapping[str, Any]) -> tuple[tuple[str, bytes], ...]:
-    """The notes of a page, by name: those of an export, its language, and the fields that are not read otherwise."""
+    """The notes of a page: those that an export wrote, its language, and the fields that nothing else reads."""
     given = fields.get("notes")
     notes: dict[str, Any] = {}
     exported = False

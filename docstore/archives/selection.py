@@ -288,7 +288,7 @@ def rows_with(store: Store, selection: Selection, column: capture.Column) -> Ite
 
 
 def lang_of(taken: Capture, notes: Mapping[str, bytes]) -> str:
-    """The language of a text: that of the note `lang`, which any program may have written, else as declared; or ""."""
+    """The language of a capture: that of its note `lang`, or else the one that the page declares; "" for none."""
     noted = capture.decode_note(notes.get(capture.LANG_NOTE, b"{}")).get("lang")
     return str(noted) if noted else taken.lang or ""
 

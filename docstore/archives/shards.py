@@ -1,10 +1,10 @@
 """An export in shards: files of about one size, each of them whole, and a manifest that says what is in them.
 
 The manifest is JSON Lines: first the options of the export, then a line for each shard, and at the end
-`{"complete": true}`.  An object cannot be appended to, so it is written anew, after each of the first 200 shards, and
-then whenever it has grown by one percent; a process that is killed loses the shards of that percent.  A shard ends
-between two pages of the store, and the next one begins after its last page, so that no page is in two shards, and an
-export that was stopped goes on after its last whole shard.
+`{"complete": true}`.  An object cannot be appended to, so the manifest is written anew: after each of the first 200
+shards, and then whenever it has grown by one percent.  After a kill, the shards of that percent are written again.
+A shard ends between two pages of the store, and the next one begins after its last page.  So no page is in two shards,
+and an export that was stopped goes on after the last shard of its manifest.
 """
 
 from __future__ import annotations

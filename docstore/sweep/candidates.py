@@ -43,7 +43,7 @@ PARTNERS = 1024
 """In a large bucket a text is paired with so many texts that follow it in the order of the next band."""
 LEAST_PARTNERS = 64
 STARS = 64
-"""In a large bucket so many texts, one after the other, are compared with all others that are left."""
+"""In a large bucket at most so many texts are stars.  A star is compared with all texts that no earlier star holds."""
 HELD_SIGMAS = 2.0
 """A text whose estimate is so many standard deviations above the threshold is held by a star."""
 MATES = 4
@@ -218,7 +218,7 @@ def overlap_candidates(sets: Sets) -> Candidates:
     samples = np.bincount(owners, minlength=len(sets.lengths))
     width = max(1, len(sets.lengths))
     codes, shared = np.empty(0, np.int64), np.empty(0, np.int64)
-    for places, _ in _chunks(keys):
+    for places, _ in _chunks(keys):  # with LONGEST_LIST no bucket is large
         left, right = bucket_pairs(keys[places], keys[places], PARTNERS)
         left, right = owners[places][left], owners[places][right]
         fresh = np.minimum(left, right) * width + np.maximum(left, right)

@@ -305,9 +305,9 @@ def missing_pairs(
     edges, count = graph.between_rows(), max(len(graph.leader), 1)
     canonical = graph.leader[clusters.canonical]
     ends = np.concatenate([graph.first[edges], graph.second[edges]])
-    targets = canonical[np.concatenate([graph.second[edges], graph.first[edges]])]
-    beside = _canonicals_of_one_crowd(canonical, ends, np.concatenate([graph.second[edges], graph.first[edges]]))
-    ends, targets = np.concatenate([ends, beside[0]]), np.concatenate([targets, beside[1]])
+    others = np.concatenate([graph.second[edges], graph.first[edges]])
+    beside = _canonicals_of_one_crowd(canonical, ends, others)
+    ends, targets = np.concatenate([ends, beside[0]]), np.concatenate([canonical[others], beside[1]])
     chosen = (canonical[ends] != targets) & comparable[ends] & comparable[targets]
     codes = distinct((np.minimum(ends, targets) * count + np.maximum(ends, targets))[chosen])
     first, second = codes // count, codes % count
