@@ -17,6 +17,7 @@ from docstore.cluster.rowindex import RowIndex
 from docstore.dedup.comparable import REASON_BLANK, status_class
 from docstore.dedup.index import POINTER_SLICE, TEXT_ROW, first_rows, index_query, titled_row
 from docstore.dedup.index import TABLE as POSTINGS
+from docstore.dedup.pages import Batch
 from docstore.model.analysis import Analysis
 from docstore.model.capture import STORED_BODY, PagePointer, text_number
 from docstore.model.format import CAPTURE_FAMILY, TEXT_NUMBER_BYTES
@@ -25,9 +26,8 @@ from docstore.storage.engine import Plan
 from docstore.storage.port import Backend
 from docstore.storage.table import FIRST_RECORDS, PAGES, Table
 from docstore.storage.writes import PolicyByVerdict, Prepared, Write
-from docstore.writing.batch import BATCH_ANCHORS, Batch, View, counts_of_writes
 from docstore.writing.encode import Encoder
-from docstore.writing.judge import judge
+from docstore.writing.judge import BATCH_ANCHORS, View, counts_of_writes, judge
 from docstore.writing.writer import result_of, row_of
 
 
@@ -56,7 +56,7 @@ class HBaseWriter:
         self._texts = texts
         self._committer = committer
         self._view = View(backend, table, clock, caches=True)
-        self._encoder = Encoder(backend.values, self._view)
+        self._encoder = Encoder(backend.values, self._view.pages, self._view.bases, backend.memory)
         committer.followers.add(self._view.follow)
 
     def write(
@@ -74,7 +74,7 @@ class HBaseWriter:
                     for number in batch:
                         writes[number] = write = judge(pages[number], policies[number], self._view)
                         self._view.add(write)
-                    lost = self._commit(self._view.batch)
+                    lost = self._commit(self._view.pages.batch)
                     waiting = [n for n in waiting if n not in batch or writes[n].pointer in lost]
                     committed = waiting[0] if waiting else len(pages)
                     if lost:
@@ -100,7 +100,7 @@ class HBaseWriter:
         postings = first_rows(analyses) + self._texts.first_rows(map(index_query, near))
         self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, postings, POINTER_SLICE))
         view.read_ahead(pages)
-        self._texts.read_ahead(map(index_query, near), view.postings)
+        self._texts.read_ahead(map(index_query, near), view.pages.batch.postings)
         pointers = self._candidates(analyses, near)
         for page in judged:
             previous = view.newest_before(page.row_key, page.timestamp)
@@ -117,7 +117,8 @@ class HBaseWriter:
             analyses: of the pages that are judged.
             near: those whose texts are looked up.
         """
-        index, new, select = self._view.index, self._view.postings, self._view.detector.candidates_to_read
+        view = self._view
+        index, new, select = view.index, view.pages.batch.postings, view.detector.candidates_to_read
         proposed = (select(analysis, index.propose(analysis, new).numbers) for analysis in near)
         names = (number.to_bytes(TEXT_NUMBER_BYTES, "big") for numbers in proposed for number in numbers)
         rows = dict.fromkeys(TEXT_ROW + name for name in names)

@@ -6,8 +6,8 @@ is the first that holds of exact, same_text, near, contained, similar, new.  If 
 the most similar one, then the oldest, then the one with the smallest row key.  Pages with contradicting titles do not
 qualify (`dedup.comparable`).
 
-`StoredPages` reads committed rows; the writer's `View` also has the pages of its batch.  The detector compares and
-writes nothing; `writing.judge` decides how a page is stored.  `Detector.compare` is the way of a put:
+The detector asks `LivePages` for pages, and calls nothing above it.  It compares and writes nothing; `writing.judge`
+decides how a page is stored.  `Detector.compare` is the way of a put:
 
     oldest page of the same body, or of the same text and title    `HashIndex.oldest`
     candidates by their fingerprints, verified                     `matches`: `HashIndex.propose`, then `_verify`
@@ -17,8 +17,7 @@ writes nothing; `writing.judge` decides how a page is stored.  `Detector.compare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
@@ -42,35 +41,15 @@ from docstore.dedup.comparable import (
     text_compares,
     title_mismatch,
 )
-from docstore.dedup.index import BODY_ROW, NOTHING_NEW, POINTER_SLICE, TEXT_ROW, Fits, HashIndex, Proposal, titled_row
+from docstore.dedup.index import BODY_ROW, POINTER_SLICE, TEXT_ROW, Fits, HashIndex, Proposal, titled_row
 from docstore.dedup.kernel import Kernel, decides_alone
+from docstore.dedup.pages import LivePages, StoredPage
 from docstore.model.analysis import Analysis
-from docstore.model.capture import (
-    BODY,
-    CHECKSUM,
-    ENTRIES,
-    MAIN,
-    SKETCH,
-    STATUS,
-    STORED_REFUSED,
-    TEXT_CHECKSUM,
-    TITLE,
-    Column,
-    PagePointer,
-    StoredVerdict,
-    body_head,
-    decode_sketch,
-    text_number,
-)
+from docstore.model.capture import STORED_REFUSED, PagePointer, StoredVerdict, body_head, text_number
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
 from docstore.storage.cache import Memory
-from docstore.storage.captures import LiveCapture
-from docstore.storage.port import Values
-from docstore.storage.table import CaptureRows
-from docstore.storage.unreadable import Place
-from docstore.storage.values import INLINE_TAG, through_moves
 
 MAX_VERIFIED = 16
 """Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; if none of them
@@ -93,126 +72,6 @@ GONE_ROUNDS = 24
 """Queries of the index for one page while the proposed texts are gone: 960 texts in all."""
 _new_tuple = tuple.__new__
 """Takes half the time of a NamedTuple's constructor; there are a few a page."""
-
-
-@dataclass(eq=False, slots=True)
-class StoredPage:
-    """What verdicts need of a page: of one that is stored, or of an earlier one of the batch.
-
-    Attributes:
-        checksum: of its body.
-        text_checksum: of its text, or b"".
-        sketch: of its text, or b"".
-        shingle_count: distinct shingles of its text.
-        status: HTTP status.
-        is_list: it is a feed or site map, which is compared only with lists (see `comparable`).
-        columns: cell values of its record; for a page of the batch without its body and text.
-        titled: its title and text as words, filled on demand.
-    """
-
-    checksum: bytes
-    text_checksum: bytes
-    sketch: bytes
-    shingle_count: int
-    status: int
-    is_list: bool
-    columns: Mapping[Column, bytes]
-    titled: TitledPage | None = None
-
-
-class StoredPages:
-    """Reads committed pages for verdicts: live versions only.  Not thread-safe.
-
-    Attributes:
-        postings: of pages that are not committed: none.
-    """
-
-    postings = NOTHING_NEW
-
-    def __init__(self, table: CaptureRows, values: Values) -> None:
-        self._table = table
-        self._values = values
-
-    def capture(self, pointer: PagePointer) -> LiveCapture | None:
-        """The live page at that row and time; None if there is none."""
-        found = self._table.capture_at(pointer.row_key, pointer.timestamp)
-        return found if found is not None and found.shows_page else None
-
-    def page(self, pointer: PagePointer) -> StoredPage | None:
-        """The live version at that row and time; without text if its text was removed.
-
-        None if it was deleted, has expired, or was never committed.
-        """
-        found = self.capture(pointer)
-        return None if found is None else self._page_of(found)
-
-    def _page_of(self, found: LiveCapture) -> StoredPage | None:
-        columns = found.columns
-        if CHECKSUM not in columns:
-            return None
-        text_checksum = self._value(columns, TEXT_CHECKSUM) if MAIN in columns else b""
-        sketch = decode_sketch(self._value(columns, SKETCH))
-        status = int(columns.get(STATUS, b"")[1:] or b"0")
-        checksum = self._value(columns, CHECKSUM)
-        return StoredPage(checksum, text_checksum, *sketch, status, ENTRIES in columns, columns)
-
-    def titled(self, pointer: PagePointer) -> TitledPage:
-        """Its title and text, for a comparison by words."""
-        title = (self._column(pointer, TITLE) or b"").decode("utf-8", "surrogatepass")
-        return TitledPage(pointer.row_key, title, lambda: self.text(pointer) or "", lambda: self.body(pointer))
-
-    def text(self, pointer: PagePointer) -> str | None:
-        """Its stored text; None if it cannot be read."""
-        text = self._column(pointer, MAIN)
-        return None if text is None else text.decode("utf-8", "surrogatepass")
-
-    def body(self, pointer: PagePointer) -> bytes | None:
-        """Its stored body; None if it cannot be read."""
-        return self._column(pointer, BODY)
-
-    def is_readable(self, pointer: PagePointer) -> bool:
-        """Whether its body can be read."""
-        return self.body(pointer) is not None
-
-    def cell_value(self, pointer: PagePointer, column: Column) -> bytes | None:
-        """Where a value of a version lies; None if it has none."""
-        found = self.capture(pointer)
-        return None if found is None else found.columns.get(column)
-
-    def newest(self, row_key: bytes) -> LiveCapture | None:
-        """The newest live page of a row."""
-        return self._table.newest_capture(row_key)
-
-    def is_current(self, pointer: PagePointer) -> bool:
-        """Whether a version is live and what its URL shows today: nothing newer there has other bytes or another status
-        class."""
-        page = self.page(pointer)
-        newest = None if page is None else self.newest(pointer.row_key)
-        if page is None or newest is None:
-            return False
-        if newest.timestamp == pointer.timestamp:
-            return True
-        shown = PagePointer(newest.timestamp, pointer.row_key)
-        newer = self.page(shown)
-        return (
-            newer is not None
-            and newer.checksum == page.checksum
-            and (decides_alone(page.checksum) or self.body(shown) == self.body(pointer))
-            and bodies_compare(page.status, newer.status)
-        )
-
-    def _value(self, columns: dict[Column, bytes], column: Column) -> bytes:
-        cell_value = columns.get(column)
-        return b"" if cell_value is None else self._values.fetch(cell_value)
-
-    def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
-        """A value of a version, b"" if it has none; None if it cannot be read."""
-
-        def look_up() -> bytes:
-            return self.cell_value(pointer, column) or INLINE_TAG
-
-        place = Place(pointer.row_key, *column, pointer.timestamp)
-        return self._values.unreadable.attempt(lambda: through_moves(look_up, self._values.fetch), place)
 
 
 Comparison = tuple[StoredVerdict, PagePointer | None, PagePointer | None]
@@ -307,7 +166,7 @@ class Detector:
         self,
         index: HashIndex,
         kernel: Kernel,
-        pages: StoredPages,
+        pages: LivePages,
         thresholds: Thresholds,
         *,
         title_rule: bool,
@@ -356,7 +215,7 @@ class Detector:
         self._unreadable.clear()
         while True:
             contains = nearest = None
-            same = self._index.oldest(body_row, row_key, has_body, condition, self._pages.postings)
+            same = self._index.oldest(body_row, row_key, has_body, condition, self._pages.batch.postings)
             if same is not None:
                 verdict, nearest = _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1)), same
             elif not analysis.has_text:
@@ -414,7 +273,7 @@ class Detector:
         matches: list[Match] = []
         looked_at: set[int] = set()
         for _ in range(GONE_ROUNDS):
-            proposal = self._index.propose(analysis, self._pages.postings)
+            proposal = self._index.propose(analysis, self._pages.batch.postings)
             gone_before = self._index.gone_seen
             numbers = (
                 [number for number in proposal.numbers if number not in looked_at] if looked_at else proposal.numbers
@@ -493,7 +352,7 @@ class Detector:
                 near, contained = self._thresholds.near - EVIDENCE_MARGIN, self._thresholds.contained
                 like = [match for match in matches if match.jaccard >= near or match.contained >= contained]
                 names = [match.number.to_bytes(TEXT_NUMBER_BYTES, "big") for match in like]
-                texts = [self._index.pages(TEXT_ROW + name, self._pages.postings) for name in names]
+                texts = [self._index.pages(TEXT_ROW + name, self._pages.batch.postings) for name in names]
                 oldest = chain.from_iterable(islice(pages, MAX_EVIDENCE) for pages in texts)  # live or not
                 like_them.extend(dict.fromkeys(chain((match.pointer for match in like), oldest)))
             if host not in by_host:
@@ -526,7 +385,7 @@ class Detector:
             its = self._page(other) if is_candidate else None
             return its is not None and its.text_checksum == stored.text_checksum and is_allowed(other)
 
-        row, new = TEXT_ROW + number, self._pages.postings
+        row, new = TEXT_ROW + number, self._pages.batch.postings
         first = self._index.oldest(row, row_key, has_text, is_list, new)
         with_text = [] if first is None else [first, *islice(self._index.pages(row, new, first), POINTER_SLICE - 1)]
         others = filter(fits, with_text)
@@ -636,7 +495,7 @@ class Detector:
 
     def _oldest_titled(self, row_key: bytes, text_checksum: bytes, title: str, is_list: bool) -> PagePointer | None:
         """The oldest live page with this text and title that is compared."""
-        number, new = text_number(text_checksum), self._pages.postings
+        number, new = text_number(text_checksum), self._pages.batch.postings
         if self._index.few_pages(TEXT_ROW + number, new) == []:
             return None  # for most pages, whose row of postings is cached
         fits = self._has_text(number, is_list, text_checksum, title)
@@ -751,7 +610,7 @@ class Detector:
                 that they are similar, or that one contains the other.
             is_list: whether to look for lists, or for pages.
         """
-        name, new = number.to_bytes(TEXT_NUMBER_BYTES, "big"), self._pages.postings
+        name, new = number.to_bytes(TEXT_NUMBER_BYTES, "big"), self._pages.batch.postings
         pointer: PagePointer | None = None
         page: StoredPage | None = None
         row = TEXT_ROW + name

@@ -14,9 +14,9 @@ from typing import TypeVar, cast
 
 from docstore.compiled import docstore_native
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
-from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import TABLE, HashIndex, IndexQuery, TextIndex, posted_page, stored_postings
 from docstore.dedup.kernel import ALGORITHMS, Kernel, bin_order
+from docstore.dedup.pages import LivePages
 from docstore.dedup.runs import RunIndex
 from docstore.model.capture import (
     CHECKSUM,
@@ -82,7 +82,7 @@ def _open_index(backend: Backend, table: CaptureRows) -> TextIndex:
     engine, folder, files = storage
     if backend.lower is not None:
         return RunIndex(engine, folder, lambda: iter(()), files, lower=cast("RunIndex", backend.lower.index))
-    pages = StoredPages(table, backend.values)
+    pages = LivePages(table, backend.values)
     runs = RunIndex(engine, folder, lambda: stored_texts(backend, pages, kernel_of(backend)), files)
     if runs.is_new and next(engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
         runs.rebuild()  # its log was taken away
@@ -97,7 +97,7 @@ def kernel_of(backend: Backend) -> Kernel:
 
 
 def stored_texts(
-    backend: Backend, pages: StoredPages, kernel: Kernel, numbers: Iterable[bytes] | None = None
+    backend: Backend, pages: LivePages, kernel: Kernel, numbers: Iterable[bytes] | None = None
 ) -> Iterator[IndexQuery]:
     """What texts that pages may be found near to are posted under, each once.
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docstore.dedup.comparable import REASON_TITLE_MISMATCH, near_compares
-from docstore.dedup.detector import MAX_VERIFIED, Detector, StoredPages, Thresholds
+from docstore.dedup.detector import MAX_VERIFIED, Detector, Thresholds
 from docstore.dedup.index import HashIndex
+from docstore.dedup.pages import LivePages
 from docstore.model import capture, keys
 from docstore.model.capture import PagePointer, normal_digest
 from docstore.model.errors import InvalidArgument
@@ -59,7 +60,7 @@ class IndexQueries:
         else:
             body = bytes(page)
         analysis = self._kernel.analyse(body, content_type)
-        pages = StoredPages(self._table, self._backend.values)
+        pages = LivePages(self._table, self._backend.values)
         detector = Detector(
             self._index(),
             self._kernel,
@@ -132,7 +133,7 @@ def rejected(table: CaptureRows, values: Values) -> Iterator[tuple[str, int, Ver
 
 def orphans(table: CaptureRows, values: Values) -> Iterator[Orphan | None]:
     """Orphans of a store, in row-key order; one scan of the captures, no body is read.  None for each other row."""
-    pages = StoredPages(table, values)
+    pages = LivePages(table, values)
     for row in table.scan_captures():
         captures = [one for one in table.row_captures(row.cells) if capture.VERDICT in one.columns]
         # Bodies that the row itself keeps, or that are listed already.
@@ -145,7 +146,7 @@ def orphans(table: CaptureRows, values: Values) -> Iterator[Orphan | None]:
             if verdict is None:
                 continue
             of = PagePointer(verdict.of_timestamp, verdict.of_row_key)
-            original = pages.capture(of)
+            original = table.capture_at(of.row_key, of.timestamp)
             if (
                 original is None
                 or pages.page(of) is None

@@ -134,7 +134,7 @@ class DuplicateApplier:
         visits = self._visits(pointer)
         rejects = stored == capture.STORED_REJECTED
         pointers = (PagePointer(at, pointer.row_key) for at in needed.get(pointer.row_key, ()))
-        shown = {page.checksum for page in map(self._view.page, pointers) if page is not None}
+        shown = {page.checksum for page in map(self._view.pages.page, pointers) if page is not None}
         if rejects and checksum in shown:
             return Applied(reason="needed")
         base = None if rejects else self._base(of)
@@ -148,7 +148,7 @@ class DuplicateApplier:
 
     def _base(self, of: PagePointer) -> Base | None:
         """The base for the body of a page that resembles another page."""
-        cell_value = self._view.cell_value(of, capture.BODY)
+        cell_value = self._view.pages.cell_value(of, capture.BODY)
         return None if cell_value is None else self._view.bases.base_for(cell_value, capture.BODY, of)
 
     def _visits(self, pointer: PagePointer) -> list[CaptureRecord]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from docstore.dedup.pages import Bases, LivePages
 from docstore.model import capture
 from docstore.model.capture import BODY, MAIN, Column, PagePointer
 from docstore.model.format import CAPTURE_STORED, INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
@@ -19,7 +20,6 @@ from docstore.storage.cache import LruCache, Memory
 from docstore.storage.port import Values
 from docstore.storage.values import INLINE_TAG
 from docstore.storage.writes import Write
-from docstore.writing.batch import View
 
 LONGEST_INLINE = len(INLINE_TAG) + INLINE_LIMIT_BYTES
 """Bytes of the longest cell value that stays in its record."""
@@ -31,13 +31,20 @@ PartsByPage = Mapping[PagePointer, Mapping[Column, Part]]
 
 
 class Encoder:
-    """Encodes and appends the values of pages."""
+    """Encodes and appends the values of pages.
 
-    def __init__(self, values: Values, view: View) -> None:
+    Args:
+        values: appends values.
+        pages: live pages, of the batch and committed ones.
+        bases: reads committed values that deltas are made against.
+        memory: for `Siblings`.
+    """
+
+    def __init__(self, values: Values, pages: LivePages, bases: Bases, memory: Memory) -> None:
         self._values = values
-        self._view = view
-        self._bases = view.bases
-        self._siblings = Siblings(view.memory)
+        self._pages = pages
+        self._bases = bases
+        self._siblings = Siblings(memory)
 
     def encode(self, writes: Sequence[Write]) -> tuple[dict[PagePointer, dict[Column, bytes]], list[RowMutations]]:
         """Append the values of pages and visits, for the next commit.
@@ -149,7 +156,7 @@ class Encoder:
         if parts is not None:
             part = parts.get(column)
         else:
-            cell_value = self._view.cell_value(pointer, column) if columns is None else columns.get(column)
+            cell_value = self._pages.cell_value(pointer, column) if columns is None else columns.get(column)
             part = None if cell_value is None else self._bases.base_for(cell_value, column, pointer)
         if part is None or not part.name:
             return None

@@ -21,8 +21,8 @@ import msgpack
 import numpy as np
 
 from docstore.dedup.comparable import text_compares
-from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import IndexQuery, NewPostings, TextIndex, post_names, post_page
+from docstore.dedup.pages import LivePages
 from docstore.model import capture
 from docstore.model.capture import PagePointer
 from docstore.model.errors import DocstoreError, InvalidArgument
@@ -45,7 +45,7 @@ from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import PAGES, TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import is_absent
-from docstore.writing.batch import counts_of
+from docstore.writing.judge import counts_of
 
 MAX_CACHED_BASE_BYTES = 32 << 20
 CAPTURE_COLUMNS = frozenset(CAPTURE_FIELDS.values())
@@ -321,7 +321,7 @@ def post_texts(
     """
     texts = open_texts(backend, table)
     committer.followers.add(texts.follow)
-    pages = StoredPages(table, backend.values)
+    pages = LivePages(table, backend.values)
     queries = stored_texts(backend, pages, kernel_of(backend), _numbers(backend, order))
     posted = seen = 0
     while group := list(islice(queries, GROUP_TEXTS)):

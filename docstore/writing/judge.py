@@ -1,40 +1,63 @@
-"""Judging a page: its verdict against the store and its own row, and how it is stored.
+"""Judging a page: what a verdict sees, the verdict against the store and the page's own row, and how it is stored.
 
     judge(page, policies, view) -> Write
 
-The view has the committed store and the pages of the batch before this one, which become durable together with it or
-not at all.  So a page may be rejected, or stored by reference, against a page of its own batch.  Judging is pure: it
-asks the view for all that it needs, and the `Write` that it returns says everything that is to be written.  It writes
-and commits nothing.
+`View` has the committed store and the pages of the batch before this one, which become durable together with it or not
+at all.  So a page may be rejected, or stored by reference, against a page of its own batch.  Judging is pure: it asks
+the view for all that it needs, and the `Write` that it returns says everything that is to be written.  It writes and
+commits nothing.
 
     1. the time        the first free millisecond from the page's own on; a page with the same body there is `known`
     2. its own row     `before` is the page before it; with the same bytes this page only confirms it
-    3. other rows      `view.compare` gives the verdict, and the pages that body and text may be deltas against
+    3. other rows      `Detector.compare` gives the verdict, and the pages that body and text may be deltas against
     4. the policy      `stored_as` says how the page is stored, from its verdict and its policy
 """
 
 from __future__ import annotations
 
-from docstore.dedup.comparable import bodies_compare
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, bodies_compare
+from docstore.dedup.detector import Detector, Thresholds
+from docstore.dedup.index import HashIndex, post_names
 from docstore.dedup.kernel import decides_alone
+from docstore.dedup.pages import Bases, Batch, LivePages, StoredPage
 from docstore.model import capture
-from docstore.model.capture import BODY, Column, PagePointer, StoredVerdict
+from docstore.model.capture import (
+    BODY,
+    STORED_BODY,
+    STORED_POSTED,
+    STORED_REFERENCE,
+    Column,
+    PagePointer,
+    StoredVerdict,
+)
+from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CAPTURE_CONFIRMED,
+    CAPTURE_FAMILY,
     CAPTURE_NOT_MODIFIED,
     CAPTURE_REJECTED,
     CAPTURE_STORED,
     TIMESTAMP_MAX,
 )
 from docstore.model.keys import same_host
-from docstore.model.types import Policy, Previous, VerdictKind
+from docstore.model.types import Cell, Mutation, Policy, Previous, RowMutations, SetCell, VerdictKind
+from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.bases import value_name
-from docstore.storage.captures import CaptureRecord, LiveCapture, not_modified
-from docstore.storage.table import TIMESTAMP_STEP_MICROS
+from docstore.storage.cache import LruCache
+from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture, not_modified
+from docstore.storage.port import Backend
+from docstore.storage.table import PAGES, TIMESTAMP_STEP_MICROS, Table
+from docstore.storage.unreadable import Place
 from docstore.storage.values import encode_absent, encode_inline, is_absent
-from docstore.storage.writes import Anchor, PolicyByVerdict, Prepared, Write
-from docstore.writing.batch import View
+from docstore.storage.writes import ANCHOR_FAMILY, Anchor, PolicyByVerdict, Prepared, Write
+from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
+BATCH_ANCHORS = 20_000
+"""A batch with so many anchors is committed before its next pages, because they are in memory."""
 MOST_PROBES = 8
 """Milliseconds that are looked up one by one; after that, runs of taken milliseconds are read at once."""
 
@@ -49,6 +72,258 @@ _CONFIRMED = _NOT_MODIFIED._replace(
 )
 _WITHOUT_TEXT = {capture.STORED_CONFIRMED: CAPTURE_CONFIRMED, capture.STORED_REJECTED: CAPTURE_REJECTED}
 """Kinds of records without body and text of their own, by how the page is stored."""
+
+
+# --- what a verdict sees
+
+
+WINDOW_MICROS = 1000 * TIMESTAMP_STEP_MICROS
+"""Range of times that is read at once."""
+MAX_CACHED_ROWS = 16
+
+
+class TakenTimes:
+    """A cache of runs of taken milliseconds, for a few rows; the caller verifies each answer."""
+
+    def __init__(self) -> None:
+        self._runs: LruCache[bytes, _TakenRun] = LruCache(MAX_CACHED_ROWS)
+
+    def next(
+        self,
+        row_key: bytes,
+        timestamp: int,
+        checksum: bytes,
+        records: Callable[[int, int], Iterable[CaptureRecord]],
+    ) -> int:
+        """The first time, from this one on, that is free or has this checksum.
+
+        Args:
+            row_key: of the row.
+            timestamp: see above.
+            checksum: of a body.
+            records: gives the capture records of the row in a range of time.
+        """
+        run = self._runs.get(row_key)
+        if run is None or not run.start <= timestamp <= run.end + TIMESTAMP_STEP_MICROS:
+            run = _TakenRun(timestamp)
+        if timestamp > run.end or not run.is_read:
+            run.extend(records)
+        self._runs.put(row_key, run)
+        same = run.at.get(checksum, [])
+        return min([run.end, *same[(place := bisect_left(same, timestamp)) : place + 1]])
+
+    def follow(self, row_key: bytes, mutations: Iterable[Mutation], is_sure: bool) -> None:
+        """A commit has changed the captures of a row; see `Committer.followers`."""
+        run = self._runs.get(row_key)
+        for cell in () if run is None else mutations:
+            if not isinstance(cell, SetCell):
+                self._runs.drop(row_key)
+            elif run is not None and cell.family == CAPTURE_FAMILY and cell.timestamp >= run.end:
+                if is_sure and cell.timestamp == run.end:
+                    run.add(decode_capture(cell.timestamp, cell.value).checksum)
+                else:
+                    self._runs.drop(row_key)
+
+
+class _TakenRun:
+    """The taken times ``start <= time < end``, by checksum, ascending; `end` is free."""
+
+    __slots__ = ("at", "end", "is_read", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self.at: dict[bytes, list[int]] = {}
+        self.is_read = False
+
+    def add(self, checksum: bytes) -> None:
+        self.at.setdefault(checksum, []).append(self.end)
+        self.end += TIMESTAMP_STEP_MICROS
+
+    def extend(self, records: Callable[[int, int], Iterable[CaptureRecord]]) -> None:
+        """Extend the run to the first free time."""
+        self.is_read = True
+        while True:
+            window = self.end, self.end + WINDOW_MICROS
+            captures = {record.timestamp: record.checksum for record in records(*window)}
+            for _ in range(WINDOW_MICROS // TIMESTAMP_STEP_MICROS):
+                if self.end not in captures:
+                    return
+                self.add(captures[self.end])
+
+
+class View:
+    """What a verdict sees: live pages, the index, and the row that a page goes into.  Not thread-safe.
+
+    The batch comes first, then the caches, then the stored rows.  The caches have committed data alone; each commit
+    updates them by key, and what look-ups learnt from a batch is dropped with it.
+
+    Attributes:
+        pages: live pages; `pages.batch` is the batch that is being judged.
+        index, detector: over these pages.
+        bases: committed values that deltas are made against.
+        kernel: that pages are analysed with.
+        now: gives the time.
+
+    Args:
+        backend: the backend.
+        table: of pages.
+        now: gives the time, in microseconds since 1970.
+        caches: cache committed data.  Then `follow` must be called after each commit, or `clear` before each batch.
+    """
+
+    def __init__(self, backend: Backend, table: Table, now: Callable[[], int], *, caches: bool) -> None:
+        schema, memory, values = backend.schema, backend.memory, backend.values
+        self.now = now
+        self.kernel = kernel_of(backend)
+        self.index = HashIndex(backend.engine, open_texts(backend, table), memory if caches else None)
+        self.bases = Bases(values, backend.base_rows, memory, caches=caches)
+        self.pages = LivePages(table, values, memory, self.bases) if caches else LivePages(table, values)
+        thresholds, title_rule = Thresholds.of(schema), schema.title_rule
+        self.detector = Detector(self.index, self.kernel, self.pages, thresholds, title_rule=title_rule, memory=memory)
+        self._table = table
+        self._values = values
+        self._engine = backend.engine
+        self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
+
+    # --- the row that a page goes into
+
+    def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
+        """The capture record of a row at a time, hidden by a policy or not: a write at that time replaces it."""
+        pending = self.pages.batch.records(row_key)
+        if not pending and row_key in self.pages.batch.absent:
+            return None
+        return self._table.record(row_key, timestamp, pending)
+
+    def newest_before(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
+        """The newest live page of a row before a time."""
+        pending = self.pages.batch.records(row_key)
+        if not pending and row_key in self.pages.batch.absent:
+            return None
+        return self._table.newest_capture(row_key, timestamp, pending)
+
+    def next_time(self, row_key: bytes, timestamp: int, checksum: bytes) -> int:
+        """The first time, from this one on, that is free or has this checksum; the caller verifies it."""
+        pending = self.pages.batch.records(row_key)
+        if self._times is None:
+            self._times = TakenTimes()
+        return self._times.next(
+            row_key, timestamp, checksum, lambda start, end: self._table.records(row_key, start, end, pending)
+        )
+
+    def verdict_of(self, row_key: bytes, capture: CaptureRecord | LiveCapture) -> StoredVerdict | None:
+        """The verdict of a capture; None if it has none or cannot be read."""
+        return self._values.unreadable.verdict(self._values.fetch, row_key, capture.timestamp, capture.columns)
+
+    def is_damaged(self, row_key: bytes, capture: CaptureRecord | LiveCapture) -> bool:
+        """Whether a value of a capture cannot be read; each such value is listed."""
+        is_damaged = False
+        if isinstance(capture, CaptureRecord) and capture.confirms:  # a visit shows another record's values
+            source = self.record(row_key, capture.confirms)
+            is_damaged = source is not None and self.is_damaged(row_key, source)
+        for column, value in capture.refs:
+            try:
+                self._values.verify(value)
+            except CorruptionError as error:
+                self._values.unreadable.record(error, Place(row_key, *column, capture.timestamp))
+                is_damaged = True
+        return is_damaged
+
+    def has_anchor(self, target: bytes, source: bytes, timestamp: int, text: bytes) -> bool:
+        """Whether the newest anchor from a page to another has this text, and is not newer than this time.
+
+        Of two anchors with the same time, the later one of the batch counts.
+        """
+        newest: Cell | SetCell | None = self._table.newest(target, ANCHOR_FAMILY, source)
+        for cell in self.pages.batch.anchors.get(target, ()):
+            if cell.qualifier == source and (newest is None or cell.timestamp >= newest.timestamp):
+                newest = cell
+        return newest is not None and newest.timestamp <= timestamp and newest.value == encode_inline(text)
+
+    # --- the batch
+
+    def read_ahead(self, pages: Sequence[Prepared]) -> None:
+        """Read for the next pages of the batch, in few calls, the rows that every verdict reads first."""
+        if self._engine.caps.single_writer:
+            row_keys = [page.row_key for page in pages if not page.error]
+            self.pages.batch.absent |= self._engine.absent_rows(PAGES, row_keys)
+        self.index.prepare(page.analysis for page in pages if not (page.error or page.is_visit))
+
+    def add(self, write: Write) -> None:
+        """Add a page to the batch: later pages see its record, and are judged against it if it stores its text."""
+        batch, record, prepared, pointer = self.pages.batch, write.record, write.prepared, write.pointer
+        if write.anchors:
+            source = prepared.url.encode()
+            for anchor in write.anchors:
+                cell = SetCell(ANCHOR_FAMILY, source, pointer.timestamp, encode_inline(anchor.text))
+                batch.anchors.setdefault(anchor.row_key, []).append(cell)
+            batch.anchor_count += len(write.anchors)
+        if record is None:
+            return
+        page, analysis = prepared.page, prepared.analysis
+        batch.writes.append(write)
+        batch.rows.setdefault(pointer.row_key, {})[pointer.timestamp] = write
+        batch.body_bytes += len(page.body)
+        if write.verdict.stored in STORED_POSTED and page.body:
+            self.index.add(batch.postings, pointer, analysis, status=page.status)
+            fingerprints = analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count
+            batch.pages[pointer] = StoredPage(*fingerprints, page.status, bool(analysis.entries), record.columns)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the batch has to be committed before its next pages."""
+        batch = self.pages.batch
+        return (
+            len(batch.writes) >= GROUP_PAGES or batch.body_bytes >= GROUP_BYTES or batch.anchor_count >= BATCH_ANCHORS
+        )
+
+    def posting_rows(self) -> list[RowMutations]:
+        """The rows of the index that the batch writes; verdicts need none of the names that are posted here."""
+        for write in self.pages.batch.writes:
+            page = write.prepared.page
+            if page.payload_digest or page.docno:
+                post_names(self.pages.batch.postings, write.pointer, page.payload_digest, page.docno)
+        return self.index.mutations(self.pages.batch.postings)
+
+    def committed(self, columns: Mapping[PagePointer, Mapping[Column, bytes]]) -> None:
+        """The batch is committed: cache its pages, and begin the next one.
+
+        Args:
+            columns: cell values of each record, as they were written.
+        """
+        batch, self.pages.batch = self.pages.batch, Batch()
+        for pointer, page in batch.pages.items():
+            page.columns = columns[pointer]
+            self.pages.keep(pointer, page)
+
+    def drop(self) -> None:
+        """Drop the batch, whose commit failed, or whose outcome is not known."""
+        self.pages.batch = Batch()
+        self._times = None
+        self.index.clear()
+
+    def clear(self) -> None:
+        """Clear the caches: other processes may have written."""
+        self.drop()
+        self.pages.clear()
+        self.bases.clear()
+
+    def follow(self, rows: Sequence[RowMutations], is_sure: bool) -> None:
+        """After a commit: update the caches by key; see `Committer.followers`."""
+        self.index.follow(rows, is_sure)
+        self.bases.follow(rows, is_sure)
+        absent = self.pages.batch.absent
+        for table, row_key, mutations in rows:
+            if table != PAGES:
+                continue
+            if CAPTURE_FAMILY not in {getattr(mutation, "family", CAPTURE_FAMILY) for mutation in mutations}:
+                continue  # a delete of the whole row names no family
+            absent.discard(row_key)
+            self.pages.drop_row(row_key)
+            if self._times is not None:
+                self._times.follow(row_key, mutations, is_sure)
+
+
+# --- the verdict
 
 
 def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
@@ -89,7 +364,7 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
         is_confirmation = previous is Previous.SAME_BYTES and bodies_compare(status, its_status)
         is_damaged = is_damaged or (is_confirmation and view.is_damaged(row_key, before))
         is_confirmation = is_confirmation and not (page.keep_body and is_absent(before.columns[BODY]))
-    verdict, contains, nearest = view.compare(page)
+    verdict, contains, nearest = view.detector.compare(row_key, page.page.body, page.analysis, status=status)
     is_shown = taken is not None and taken.kind != CAPTURE_REJECTED  # readers see a page or visit at this time
     if is_damaged:
         stored = capture.STORED_BODY  # under every policy: it is the only readable copy
@@ -182,12 +457,12 @@ def stored_as(page: Prepared, verdict: StoredVerdict, policy: Policy, view: View
         return whole
     if policy is Policy.REJECT and not same_host(page.row_key, of.row_key):
         return whole
-    body = view.cell_value(of, BODY)
+    body = view.pages.cell_value(of, BODY)
     if page.keep_body and (body is None or is_absent(body)):
         return whole  # else its bytes would be nowhere
     if policy is Policy.REFERENCE:
         return capture.STORED_REFERENCE
-    return capture.STORED_REJECTED if view.is_current(of) else whole
+    return capture.STORED_REJECTED if view.pages.is_current(of) else whole
 
 
 def _has_text_alone(row_key: bytes, taken: CaptureRecord, view: View) -> bool:
@@ -229,7 +504,7 @@ def _compare_with_previous(page: Prepared, previous: LiveCapture, view: View) ->
     analysis = page.analysis
     text_checksum = previous.columns.get(capture.TEXT_CHECKSUM, b"")[1:]
     source = PagePointer(previous.source, page.row_key)
-    similarity, _ = view.detector.shares(analysis, text_checksum, lambda: view.text(source))
+    similarity, _ = view.detector.shares(analysis, text_checksum, lambda: view.pages.text(source))
     if analysis.text_checksum and analysis.text_checksum == text_checksum:
         return Previous.SAME_TEXT, similarity
     return Previous.CHANGED, similarity
@@ -259,3 +534,45 @@ def _already_stored(page: Prepared, timestamp: int, known: StoredVerdict) -> Wri
     """The answer to a capture that is stored already."""
     pointer = PagePointer(timestamp, page.row_key)
     return Write(page, pointer, known._replace(stored=capture.STORED_KNOWN), known_as=known.stored)
+
+
+# --- totals
+
+
+COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH})
+"""Reasons that make a verdict less sure; the other reasons say why there is no verdict."""
+
+
+def counts_of_writes(writes: Sequence[Write]) -> Counter[str]:
+    """What pages and visits of a batch add to the totals of a store."""
+    pages = [(write.verdict, len(write.prepared.page.body)) for write in writes if not write.prepared.is_visit]
+    return counts_of(pages, sum(write.prepared.is_visit for write in writes))
+
+
+def counts_of(captures: Iterable[tuple[StoredVerdict, int]], visits: int = 0) -> Counter[str]:
+    """What captures and visits without a body (304) add to the totals of a store.
+
+    Names: `captures`, `visits`, `urls`, `body_bytes`, `crowded`, `doubtful_text`, `title_mismatch`, `verdict.KIND`,
+    `previous.KIND`, `stored.KIND`.  Deletes subtract the same.  GC policies do not lower the totals until a compaction
+    counts what is live (`maintenance.live_pages`).
+
+    Args:
+        captures: verdict and length of the body in bytes of each.
+        visits: number of visits without a body.
+    """
+    combinations: Counter[tuple[VerdictKind, Previous, str]] = Counter()
+    counts: Counter[str] = Counter()
+    if visits:
+        counts["visits"] = visits
+    for verdict, body_bytes in captures:
+        combinations[verdict.kind, verdict.previous, verdict.stored] += 1
+        if verdict.reason in COUNTED_REASONS:
+            counts[verdict.reason] += 1
+        if verdict.stored in (STORED_BODY, STORED_REFERENCE):
+            counts["body_bytes"] += body_bytes
+    for (kind, previous, stored), number in combinations.items():
+        names = ["captures", f"verdict.{kind}", f"previous.{previous}", f"stored.{stored}"]
+        if previous is Previous.NONE:
+            names.append("urls")
+        counts.update(dict.fromkeys(names, number))
+    return counts

@@ -20,7 +20,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import (
     FAMILY,
     NO_KEYS,
@@ -33,6 +32,7 @@ from docstore.dedup.index import (
 )
 from docstore.dedup.index import TABLE as POSTINGS
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.pages import LivePages
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
 from docstore.model.capture import PagePointer, body_head
@@ -67,7 +67,7 @@ from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import LATER_FAMILIES, PAGES, TIMESTAMP_STEP_MICROS, Table, is_later
 from docstore.storage.values import INLINE_TAG, encode_inline, raw_bytes_of
 from docstore.storage.writes import ANCHOR_FAMILY, Anchor
-from docstore.writing.batch import counts_of
+from docstore.writing.judge import counts_of
 from docstore.writing.prepare import outgoing
 
 SLICE_POSTINGS = 256
@@ -99,7 +99,7 @@ class PageDeleter:
         self._committer = committer
         self._poster = poster
         self._clock = clock
-        self._pages = StoredPages(table, backend.values)
+        self._pages = LivePages(table, backend.values)
 
     def delete(self, row_key: bytes, *, purge: bool = False) -> None:
         """Delete a row and its postings.

@@ -11,7 +11,7 @@ analyse and write.  The first waiting caller leads: it commits for all waiting c
 then the next one leads.  So an idle store has no thread, and a single caller needs no thread switch.
 
 The sequencer holds the committer's lock from the first verdict of a group to its commit.  Each page is judged against
-the committed store and the earlier pages of its batch (`batch.View`).  Then the values of the batch are appended to the
+the committed store and the earlier pages of its batch (`judge.View`).  Then the values of the batch are appended to the
 active segment, the segment is synced, and one plan writes manifest, postings and rows in one atomic batch.  A page is
 answered after its own and all earlier batches are committed.  So a crash leaves a prefix of the input, and the store
 does not depend on the number of threads.  A batch does each step for all its pages, to keep the processor's caches
@@ -31,6 +31,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
 
+from docstore.dedup.pages import Batch
 from docstore.model import capture
 from docstore.model.capture import Column, PagePointer
 from docstore.model.errors import InvalidArgument, StoreUnavailable
@@ -39,16 +40,17 @@ from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, bo
 from docstore.reading.index import open_texts
 from docstore.storage.captures import CaptureRecord
 from docstore.storage.engine import Plan
-from docstore.storage.port import Backend, Committer, GroupWriter, Values
+from docstore.storage.port import Backend, Committer, GroupWriter
 from docstore.storage.table import PAGES, Table
 from docstore.storage.writes import PolicyByVerdict, Prepared, Write
-from docstore.writing.batch import PORTION_PAGES, Batch, View, counts_of_writes
 from docstore.writing.encode import Encoder
-from docstore.writing.judge import judge
+from docstore.writing.judge import View, counts_of_writes, judge
 from docstore.writing.maintenance import PageDeleter, Poster, prune
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES, Stream
 
+PORTION_PAGES = 32
+"""Pages of a batch that are judged together.  After them, a long request lets the short ones that wait go first."""
 SUBMITTERS = 2
 """Threads for submitted pages: one prepares pages while the other waits for the disk."""
 SLOW_SECONDS = 2.0
@@ -433,8 +435,8 @@ class Sequencer:
         encoder: of the values of pages; used also for changes of stored pages, under the same lock.
     """
 
-    def __init__(self, view: View, values: Values, committer: Committer) -> None:
-        self.encoder = Encoder(values, view)
+    def __init__(self, view: View, encoder: Encoder, committer: Committer) -> None:
+        self.encoder = encoder
         self._view = view
         self._committer = committer
         committer.followers.add(view.follow)
@@ -458,21 +460,21 @@ class Sequencer:
         view = self._view
         with self._committer.lock:
             try:
-                if view.batch.writes or view.batch.anchors:
+                if view.pages.batch.writes or view.pages.batch.anchors:
                     view.drop()  # a second interrupt (Ctrl-C) has kept the handler below from dropping it
                 for start in range(0, len(pages), PORTION_PAGES):
                     portion = pages[start : start + PORTION_PAGES]
                     if start and is_awaited():
                         break
-                    if view.batch.is_full:
-                        self._commit(view.batch)
+                    if view.is_full:
+                        self._commit(view.pages.batch)
                         committed = start
                     view.read_ahead(portion)
                     for page, its_policies in zip(portion, policies[start:], strict=False):
                         write = judge(page, its_policies, view)
                         view.add(write)
                         writes.append(write)
-                self._commit(view.batch)
+                self._commit(view.pages.batch)
             except BaseException as error:
                 self._committer.drop_values()
                 view.drop()
@@ -524,7 +526,8 @@ class WriteSide:
         self.backend, self.table, self.committer = backend, table, committer
         committer.followers.add(open_texts(backend, table).follow)
         self.view = view = View(backend, table, clock, caches=backend.engine.caps.single_writer)
-        self.sequencer = Sequencer(view, backend.values, committer)
+        encoder = Encoder(backend.values, view.pages, view.bases, backend.memory)
+        self.sequencer = Sequencer(view, encoder, committer)
         self.poster = Poster(view.index, view.kernel, table, backend.values, committer)
         self.deleter = PageDeleter(backend, table, committer, self.poster, clock)
         self.prune = partial(prune, backend, table, committer)

@@ -21,9 +21,10 @@ import pytest
 
 import docstore
 from docstore.dedup.comparable import REASON_CROWDED, TitledPage
-from docstore.dedup.detector import Detector, StoredPage, StoredPages, Thresholds, jaccard
-from docstore.dedup.index import NOTHING_NEW, HashIndex, NewPostings
+from docstore.dedup.detector import Detector, Thresholds, jaccard
+from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.pages import Batch, StoredPage
 from docstore.dedup.runs import RunIndex
 from docstore.model.analysis import Analysis
 from docstore.model.capture import PagePointer, StoredVerdict
@@ -192,10 +193,11 @@ BODY = b"not compared: checksums decide"
 CHUNK_PAGES = 1000
 
 
-class MemoryPages(StoredPages):
-    """What was put, without a store; all are good pages without a title."""
+class MemoryPages:
+    """Pages in a dictionary, for the detector; all are good pages without a title."""
 
     def __init__(self) -> None:
+        self.batch = Batch()
         self._pages: dict[PagePointer, tuple[StoredPage, bytes]] = {}
 
     def put(self, pointer: PagePointer, analysis: Analysis) -> None:
@@ -238,7 +240,7 @@ class Written:
         self.detector = Detector(
             self._index,
             self.kernel,
-            self.pages,
+            self.pages,  # type: ignore[arg-type]
             Thresholds.of(schema),
             title_rule=False,
             memory=Memory(),
@@ -263,7 +265,8 @@ class Written:
         for start in range(0, len(texts), GROUP_PAGES):
             group = self.analyse(texts[start : start + GROUP_PAGES])
             self._index.prepare(group)
-            self.pages.postings = new = NewPostings()
+            self.pages.batch = Batch()
+            new = self.pages.batch.postings
             for analysis in group:
                 pointer = PagePointer(self._count * 1000, b"page %d" % self._count)
                 self._count += 1
@@ -275,7 +278,7 @@ class Written:
             self._engine.mutate_rows(rows, Durability.NONE)
             self._index.follow(rows, True)
             self._texts.follow(rows, True)
-            self.pages.postings = NOTHING_NEW
+            self.pages.batch = Batch()
             analyses += group
         return pointers, analyses
 

@@ -149,7 +149,7 @@ def test_any_number_of_threads_gives_the_same_anchors(tmp_path: Path) -> None:
 
 def test_small_groups_give_the_same_anchors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = written(tmp_path / "whole", pages(), anchors=True)
-    monkeypatch.setattr("docstore.writing.batch.BATCH_ANCHORS", 7)
+    monkeypatch.setattr("docstore.writing.judge.BATCH_ANCHORS", 7)
     assert written(tmp_path / "cut", pages(), anchors=True) == whole
 
 

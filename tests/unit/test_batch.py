@@ -166,7 +166,7 @@ def test_pages_that_an_interrupt_left_in_the_batch_are_not_written_with_the_next
 
 
 class Rows:
-    """A view of rows in a dictionary, which judges no page against other rows unless it is told the verdict."""
+    """A view of rows in a dictionary, which compares no page with other rows unless it is told the verdict."""
 
     def __init__(
         self, rows: Mapping[tuple[bytes, int], CaptureRecord] = {}, verdict: StoredVerdict | None = None
@@ -174,6 +174,7 @@ class Rows:
         self.rows = dict(rows)
         self.verdict = verdict or StoredVerdict(VerdictKind.NEW, b"", 0, 0.0, "", b"", 0, 0, Previous.NONE, 0.0, "")
         self.is_shown = True
+        self.pages = self.detector = self
 
     def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
         return self.rows.get((row_key, timestamp))
@@ -188,7 +189,7 @@ class Rows:
     def is_damaged(self, row_key: bytes, record: CaptureRecord) -> bool:
         return False
 
-    def compare(self, prepared: Prepared) -> tuple[StoredVerdict, PagePointer | None, PagePointer | None]:
+    def compare(self, *_: object, status: int) -> tuple[StoredVerdict, PagePointer | None, PagePointer | None]:
         return self.verdict, None, self.verdict.of
 
     def cell_value(self, pointer: PagePointer, column: capture.Column) -> bytes | None:

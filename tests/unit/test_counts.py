@@ -15,7 +15,7 @@ from docstore.model.types import Durability, Previous, RowMutations, VerdictKind
 from docstore.storage.engine import Plan
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.segment import SegmentRow
-from docstore.writing.batch import counts_of
+from docstore.writing.judge import counts_of
 
 
 def verdict(reason: str) -> StoredVerdict:

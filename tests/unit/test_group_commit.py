@@ -23,11 +23,10 @@ from docstore.storage.writes import Prepared
 from docstore.store import DocumentStore
 from docstore.tablets.layout import StoreDirectory
 from docstore.writing import writer
-from docstore.writing.batch import PORTION_PAGES
 from docstore.writing.judge import judge
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
-from docstore.writing.writer import Sequencer, WriteQueue
+from docstore.writing.writer import PORTION_PAGES, Sequencer, WriteQueue
 
 T0 = 1_700_000_000_000_000
 

@@ -15,10 +15,9 @@ from docstore.model.analysis import NOT_ANALYSED
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind, WriteOptions
 from docstore.storage.writes import PolicyByVerdict, Prepared
-from docstore.writing.batch import PORTION_PAGES
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
-from docstore.writing.writer import PageWriter, Request, WriteQueue
+from docstore.writing.writer import PORTION_PAGES, PageWriter, Request, WriteQueue
 
 FLAG: PolicyByVerdict = {}
 REJECT: PolicyByVerdict = {VerdictKind.EXACT: Policy.REJECT}

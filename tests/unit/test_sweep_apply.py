@@ -13,7 +13,7 @@ from counts import stride
 
 import docstore
 from docstore.archives.ingest import IngestOptions, ingest
-from docstore.dedup.detector import StoredPages
+from docstore.dedup.pages import LivePages
 from docstore.model.capture import CHECKSUM, VERDICT, PagePointer
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import ColumnFamily, GCPolicy, Policy, Schema, VerdictKind
@@ -342,7 +342,7 @@ def test_random_stores_lose_nothing(tmp_path: Path, seed: int) -> None:
                 put(store, name, body, at, status=status, policies=dict.fromkeys(("exact", "same_text"), policy))
             if source.random() < 0.5:
                 store.delete(f"{BASE}p{source.randrange(12)}")
-            pages = StoredPages(store.table, store.backend.values)
+            pages = LivePages(store.table, store.backend.values)
             stood = {
                 (url, at)
                 for url, at, one in store.rejected()

@@ -29,6 +29,7 @@ from docstore import compiled
 from docstore.dedup.detector import Detector
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
+from docstore.dedup.pages import Bases, LivePages
 from docstore.model.types import Page, PutResult
 from docstore.storage.bases import BaseRows
 from docstore.storage.cache import Memory
@@ -40,8 +41,8 @@ from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.segment import ValueLog
 from docstore.tablets.values import LocalValues
 from docstore.writing import writer
-from docstore.writing.batch import Bases, View
 from docstore.writing.encode import Encoder
+from docstore.writing.judge import View
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_PAGES
 from docstore.writing.writer import Request
@@ -255,10 +256,10 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     (
         "rows of candidates",
         (
-            (View, "page"),
-            (View, "titled"),
-            (View, "text"),
-            (View, "body"),
+            (LivePages, "page"),
+            (LivePages, "titled"),
+            (LivePages, "text"),
+            (LivePages, "body"),
         ),
     ),
     ("verify: exact comparison and the verdict", ((Detector, "compare"),)),
