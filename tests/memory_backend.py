@@ -40,6 +40,9 @@ class InlineValues:
     def __init__(self) -> None:
         self.unreadable = UnreadableValues()
 
+    def read_together(self, work: Callable[[], Result]) -> Result:
+        return work()
+
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         return encode_inline(raw)
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from docstore.cluster.client import Client, HBaseCell, delete_columns, delete_families, messages, put
 from docstore.cluster.coding import CHUNKS_TABLE, LARGE
@@ -49,6 +49,7 @@ from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record
 
 decode_varint, encode_varint = docstore_native.decode_varint, docstore_native.encode_varint
+Result = TypeVar("Result")
 NUMBER_BYTES: Final = 4
 """Length of the chunk number at the end of a row key."""
 _CONTENT: Final = b"content"
@@ -353,6 +354,21 @@ class CellValues:
         """See `Values`: rows are not rebuilt from values, so nothing is marked."""
 
     # --- fetching
+
+    def read_together(self, work: Callable[[], Result]) -> Result:
+        """See `Values`: if a value is missing, another process may have deleted its row since the look-up; look again.
+
+        Raises:
+            CorruptionError: the same value is missing again.
+        """
+        before = ""
+        while True:
+            try:
+                return work()
+            except CorruptionError as error:
+                if str(error) == before:
+                    raise
+                before = str(error)
 
     def fetch(self, cell_value: bytes) -> bytes:
         return self._decoded(self._stored([cell_value])[0])

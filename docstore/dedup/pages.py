@@ -38,7 +38,7 @@ from docstore.storage.captures import CaptureRecord, LiveCapture
 from docstore.storage.port import Values
 from docstore.storage.table import NONE_PENDING, CaptureRows, Pending
 from docstore.storage.unreadable import Place
-from docstore.storage.values import INLINE_TAG, is_ref, raw_bytes_of, through_moves
+from docstore.storage.values import INLINE_TAG, is_ref, raw_bytes_of
 from docstore.storage.writes import Write
 
 ROW_BYTES = 1600
@@ -292,15 +292,15 @@ class LivePages:
 
     def _value(self, pointer: PagePointer, column: Column) -> bytes | None:
         """A value of a page, b"" if it has none; None if it cannot be read."""
-
-        def look_up() -> bytes:
-            return self.cell_value(pointer, column) or INLINE_TAG
-
-        cell_value = look_up()
+        cell_value = self.cell_value(pointer, column) or INLINE_TAG
         if cell_value[:1] == INLINE_TAG:  # nearly all titles, and all values of the batch
             return cell_value[1:]
+
+        def read() -> bytes:
+            return self._values.fetch(self.cell_value(pointer, column) or INLINE_TAG)
+
         place = Place(pointer.row_key, *column, pointer.timestamp)
-        value = self._values.unreadable.attempt(lambda: through_moves(look_up, self._values.fetch), place)
+        value = self._values.unreadable.attempt(lambda: self._values.read_together(read), place)
         if value is None:
             self.drop_row(pointer.row_key)
         return value

@@ -388,15 +388,16 @@ class CellStore:
         return None if newest is None else self._fetched(row_key, newest)
 
     def _fetched(self, row_key: bytes, cell: Cell) -> Cell:
+        def look_up() -> Cell:
+            spec = ReadSpec((cell.family,), cell.qualifier, cell.timestamp, cell.timestamp + 1)
+            cells = self._table.read_row(row_key, spec)
+            now = next((found for found in cells if found.qualifier == cell.qualifier), cell)
+            return now._replace(value=self._values.fetch(now.value))
+
         try:
             return cell._replace(value=self._values.fetch(cell.value))
         except CorruptionError:  # compaction may have moved it since the row was read
-            spec = ReadSpec((cell.family,), cell.qualifier, cell.timestamp, cell.timestamp + 1)
-            cells = self._table.read_row(row_key, spec)
-            again = next((found for found in cells if found.qualifier == cell.qualifier), cell)
-            if again == cell:
-                raise
-            return self._fetched(row_key, again)
+            return self._values.read_together(look_up)
 
     def _row(self, row_key: bytes, cells: Sequence[Cell], spec: ReadSpec) -> Row:
         shown = cells if spec.keys_only else [self._fetched(row_key, cell) for cell in cells]

@@ -4,15 +4,14 @@ Only the requested families are read, and only values that are shown are fetched
 
 The newest capture of a row is nearly always a stored page, which no policy hides.  Then `get` takes one look-up of the
 record, and one call of native code for its values (`Values.fill`).  Otherwise `CaptureRows.newest_capture` finds the
-live capture, and `assemble` fetches its values.  If compaction has moved a value meanwhile, the row is looked up again
-(`through_moves`).
+live capture, and `assemble` fetches its values, so that none of them goes away in between (`Values.read_together`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -36,7 +35,7 @@ from docstore.reading.render import HASH_SIGN, HTTP_FIELDS, SIGNS, TEXT_FIELDS, 
 from docstore.storage.captures import LiveCapture, decode_capture, stored_capture
 from docstore.storage.table import CaptureRows
 from docstore.storage.unreadable import Place
-from docstore.storage.values import INLINE_TAG, READ_AHEAD_BYTES, is_absent, raw_bytes_of, through_moves
+from docstore.storage.values import INLINE_TAG, READ_AHEAD_BYTES, is_absent, raw_bytes_of
 
 if TYPE_CHECKING:
     from docstore.storage.port import Values
@@ -413,17 +412,14 @@ class DocumentReader:
 
     def history(self, row_key: bytes) -> list[Document]:
         """Every live capture and every rejected one, newest first, without bodies or text."""
-        found = []
-        for one in self._table.captures(row_key):
-            if one.shows_page or one.kind == CAPTURE_REJECTED:
-                shown = fields_shown(("http", "dedup") if one.shows_page else ("dedup",))
-                try:
-                    read = self._read(one, shown)
-                except CorruptionError:  # compaction may have moved a value meanwhile
-                    look = partial(self._table.capture_at, row_key, one.timestamp)
-                    read = through_moves(look, lambda now, one=one, shown=shown: self._read(now or one, shown))  # type: ignore[misc]
-                found.append(Document(row_key, (read,)))
-        return found
+
+        def read() -> list[Document]:
+            found = [one for one in self._table.captures(row_key) if one.shows_page or one.kind == CAPTURE_REJECTED]
+            families = [("http", "dedup") if one.shows_page else ("dedup",) for one in found]
+            captures = map(self._read, found, map(fields_shown, families))
+            return [Document(row_key, (one,)) for one in captures]
+
+        return self._values.read_together(read)
 
     def rejected_for(self, row_key: bytes, *, at: int | None = None) -> PagePointer | None:
         """What a row's page duplicates, if the newest fetch up to a time was rejected; None if not, or if it is gone.
@@ -483,10 +479,10 @@ class DocumentReader:
 
         def look_up() -> bytes:
             found = self._table.capture_at(row_key, timestamp)
-            return INLINE_TAG if found is None else found.columns.get(column, INLINE_TAG)
+            return read(INLINE_TAG if found is None else found.columns.get(column, INLINE_TAG))
 
         place = Place(row_key, *column, timestamp)
-        return self._values.unreadable.attempt(lambda: through_moves(look_up, read), place)
+        return self._values.unreadable.attempt(lambda: self._values.read_together(look_up), place)
 
     def get_many(
         self, row_keys: Iterable[bytes], *, at: int | None = None, families: Sequence[str] | None = None
@@ -551,10 +547,12 @@ class DocumentReader:
                     return self._read(stored_capture(stored), shown)
         except CorruptionError:  # compaction may have moved a value meanwhile
             pass
-        return through_moves(
-            lambda: self._table.newest_capture(row_key, end),
-            lambda found: None if found is None else self._read(found, shown),
-        )
+
+        def read() -> Capture | None:
+            found = self._table.newest_capture(row_key, end)
+            return None if found is None else self._read(found, shown)
+
+        return self._values.read_together(read)
 
     def _read(self, found: LiveCapture, shown: _Shown) -> Capture:
         """Fetch the values that a live capture shows, and put them into a `Capture`."""

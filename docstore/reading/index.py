@@ -157,7 +157,7 @@ class SeenPages:
         self._known = known
         self._kernel = kernel_of(backend)
         self._table = table
-        self._fetch = backend.values.fetch
+        self._values = backend.values
         self._check_rows = backend.values.check_rows
         self._families = frozenset(declared_families(backend.schema))
         self._texts = open_texts(backend, table)
@@ -195,7 +195,9 @@ class SeenPages:
             return look(shown)
         except CorruptionError:  # compaction may have moved a value since the page was read
             with suppress(CorruptionError):
-                return look(self._table.capture_at(pointer.row_key, pointer.timestamp))
+                return self._values.read_together(
+                    lambda: look(self._table.capture_at(pointer.row_key, pointer.timestamp))
+                )
             return True
 
     def is_posted(self, pointer: PagePointer, shown: LiveCapture) -> bool:
@@ -239,7 +241,7 @@ class SeenPages:
 
     def _value(self, columns: Mapping[Column, bytes], column: Column) -> bytes:
         cell_value = columns.get(column, INLINE_TAG)
-        return cell_value[1:] if cell_value[:1] == INLINE_TAG else self._fetch(cell_value)
+        return cell_value[1:] if cell_value[:1] == INLINE_TAG else self._values.fetch(cell_value)
 
 
 def _as_text(value: bytes) -> str:

@@ -26,7 +26,6 @@ from docstore.model.plain import asdict
 from docstore.reading.render import shown_text
 from docstore.storage.captures import LiveCapture
 from docstore.storage.table import CaptureRows
-from docstore.storage.values import through_moves
 from docstore.text.finding import FoldedText, Term, cut_after, cut_before, is_boundary, terms
 
 if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
@@ -370,10 +369,11 @@ def snippets(
     end = None if at is None else at + 1
 
     def snippet_of(key: bytes) -> Snippet | None:
-        return through_moves(
-            lambda: table.newest_capture(key, end),
-            lambda found: None if found is None else _of_capture(url_of(key), found, values, wanted, length),
-        )
+        def read() -> Snippet | None:
+            found = table.newest_capture(key, end)
+            return None if found is None else _of_capture(url_of(key), found, values, wanted, length)
+
+        return values.read_together(read)
 
     return [snippet_of(row_key(url)) for url in urls]
 

@@ -47,12 +47,12 @@ from docstore.model.errors import (
 from docstore.model.format import PURGED_LAST, PURGED_ROW
 from docstore.model.keys import shown_url, url_of
 from docstore.model.types import Cell
+from docstore.reading.documents import DocumentReader
 from docstore.search.results import IndexReport
 from docstore.storage.captures import CaptureRecord, LiveCapture, sound_records
 from docstore.storage.files import PRIVATE, translated
 from docstore.storage.schema import META_FAMILY
-from docstore.storage.unreadable import Place
-from docstore.storage.values import READ_AHEAD_BYTES, raw_bytes_of, through_moves
+from docstore.storage.values import READ_AHEAD_BYTES, raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.text.finding import EMOJI, fold
 
@@ -295,6 +295,7 @@ class _Pass:
         self._search = search
         self._table = search.store.table
         self._values = search.store.backend.values
+        self._reader = DocumentReader(self._table, self._values)
         self._index = index
         self._again = again
         self._on_progress = on_progress
@@ -399,18 +400,8 @@ class _Pass:
     def _texts_one_by_one(self, page: _Page) -> dict[Column, bytes]:
         """Values of a page; those that cannot be read are reported and left out."""
 
-        def read(column: Column) -> bytes | None:
-            def look_up() -> bytes | None:
-                record = self._table.record(page.row_key, page.record.timestamp)
-                return None if record is None else record.columns.get(column)
-
-            place = Place(page.row_key, *column, page.record.timestamp)
-            fetch = self._values.fetch
-            return self._values.unreadable.attempt(
-                lambda: through_moves(look_up, lambda value: b"" if value is None else fetch(value)), place
-            )
-
-        values = {column: read(column) for column in _NEEDED if column in page.record.columns}
+        at, read = page.record.timestamp, self._reader.value
+        values = {column: read(page.row_key, column, at) for column in _NEEDED if column in page.record.columns}
         self._counts["unreadable"] += None in values.values()
         return {column: value for column, value in values.items() if value is not None}
 

@@ -86,6 +86,16 @@ class Values(Protocol):
         """
         ...
 
+    def read_together(self, work: Callable[[], Result]) -> Result:
+        """Run work that looks rows up and then fetches their values: none of the values goes away in between.
+
+        Values that were looked up before may be gone: compaction moves them, and other processes delete them.
+
+        Args:
+            work: one call, or one slice of a scan, because compaction waits for it.  It may run again.
+        """
+        ...
+
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """Encode a value by itself and append it; -> the value to put into its cell."""
         ...

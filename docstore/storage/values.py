@@ -7,36 +7,14 @@ opaque: only the backend that gave it takes it apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from docstore.compiled import docstore_native
 from docstore.model.errors import CorruptionError
 from docstore.model.format import VALUE_ABSENT, VALUE_INLINE, VALUE_REF
 
-Found = TypeVar("Found")
-Value = TypeVar("Value")
 READ_AHEAD_BYTES = 8 << 20
 """Raw bytes that a scan fetches at once, and as much again of bases."""
-
-
-def through_moves(look_up: Callable[[], Found], fetch: Callable[[Found], Value]) -> Value:
-    """Fetch what a look-up found; where that fails, look up once more, for compaction may have moved it meanwhile.
-
-    Raises:
-        CorruptionError: it failed, and the look-up finds the same again.
-    """
-    found = look_up()
-    while True:
-        try:
-            return fetch(found)
-        except CorruptionError:
-            again = look_up()
-            if again == found:
-                raise
-            found = again
-
-
 INLINE_TAG = bytes((VALUE_INLINE,))
 """Goes before a value that is in its cell."""
 REF_TAG = bytes((VALUE_REF,))

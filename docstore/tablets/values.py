@@ -3,12 +3,18 @@
 An appended value can be fetched at once.  The committer makes dictionaries and records durable, and then writes the
 rows.  One native call decodes a value.  If it gives None, the Python code after it decodes the value, as it does for
 columns of users, or raises the error that says what is damaged.
+
+Compaction moves values while others read.  A reader that looks up a row and fetches its values inside `read_together`
+finds them: before compaction removes what no row names any more, it waits for those who may have read such a row
+(`wait_for_readers`).  Under the committer's lock nothing is removed.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from docstore.compiled import docstore_native
 from docstore.model.capture import BODY, MAIN, Column, PagePointer
@@ -29,12 +35,14 @@ from docstore.storage.values import (
     encode_ref_value,
     parse_cell_value,
     raw_bytes_of,
-    through_moves,
 )
 from docstore.tablets.codec import LONGEST_OWN_BODY_BYTES, Encoded, ValueCodec
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record, body_ref, decode_ref, delete_column, delete_family, delete_row, encode_ref
 from docstore.tablets.segment import ValueLog
+
+Result = TypeVar("Result")
+READER_POLL_SECONDS = 0.0005
 
 
 class LocalValues:
@@ -65,6 +73,8 @@ class LocalValues:
         """Cell values of bases by name.  A segment number is used once, so an old ref finds its record or none."""
         self._cached_bases: LruCache[bytes, bytes] = memory.cache("decoded bases", len)
         """Versions of a page are deltas against one base, results of a search against few."""
+        self._readers: set[object] = set()
+        """One mark for each `read_together` that runs."""
         self._last: tuple[tuple[int, ...], bytes] = ((), b"")
         """Place and bytes of the value that was decoded last: often a body, whose text is read next."""
         self._load = dictionaries.load
@@ -144,6 +154,24 @@ class LocalValues:
 
     # --- fetching
 
+    def read_together(self, work: Callable[[], Result]) -> Result:
+        """See `Values`."""
+        mark = object()
+        try:  # the mark is set first, then rows are looked up: `wait_for_readers` is called after rows have changed
+            self._readers.add(mark)
+            return work()
+        finally:
+            self._readers.discard(mark)
+
+    def wait_for_readers(self) -> None:
+        """Wait until nobody has values of rows that were looked up before this call.
+
+        Later readers do not count, so it ends.  The caller does not hold the committer's lock.
+        """
+        for mark in list(self._readers):
+            while mark in self._readers:
+                time.sleep(READER_POLL_SECONDS)
+
     def fetch(self, cell_value: bytes) -> bytes:
         """The value of a cell.
 
@@ -206,22 +234,20 @@ class LocalValues:
     def _bases(self, wanted: set[bytes]) -> dict[bytes, bytes]:
         """Bases that are read together, up to READ_AHEAD_BYTES; others are read when they are needed."""
         known = self._base_refs
-        for is_again in (False, True):  # compaction may have moved a base: look again without the cache
-            chosen: dict[bytes, bytes] = {}
-            room_bytes = READ_AHEAD_BYTES
-            for name in wanted:
-                cell_value = (None if is_again else known.get(name)) or self._base_value(name)
-                if cell_value is not None and raw_bytes_of(cell_value) <= room_bytes:
-                    room_bytes -= raw_bytes_of(cell_value)
-                    chosen[name] = cell_value
-            try:
-                found = dict(zip(chosen, self.fetch_many(list(chosen.values())) if chosen else (), strict=True))
-            except CorruptionError:
-                continue
-            for name, cell_value in chosen.items():
-                known.put(name, cell_value)
-            return found
-        return {}
+        chosen: dict[bytes, bytes] = {}
+        room_bytes = READ_AHEAD_BYTES
+        for name in wanted:
+            cell_value = known.get(name) or self._base_value(name)
+            if cell_value is not None and raw_bytes_of(cell_value) <= room_bytes:
+                room_bytes -= raw_bytes_of(cell_value)
+                chosen[name] = cell_value
+        try:
+            found = dict(zip(chosen, self.fetch_many(list(chosen.values())) if chosen else (), strict=True))
+        except CorruptionError:
+            return {}  # compaction has moved one since its ref was cached, or one is damaged
+        for name, cell_value in chosen.items():
+            known.put(name, cell_value)
+        return found
 
     def verify(self, cell_value: bytes) -> None:
         """Make sure that the value of a cell can be read, without decoding it.
@@ -235,7 +261,7 @@ class LocalValues:
         record = self.value_log.read(ref)
         if record.codec == CODEC_ZSTD_DELTA:
             if self._cached_bases.get(record.related) is None:
-                through_moves(lambda: self._base_value(record.related), self._verify_base)
+                self.read_together(lambda: self._verify_base(self._base_value(record.related)))
         elif record.codec == CODEC_ZSTD_BODY:
             self.verify(encode_ref_value(0, body_ref(ref, record)))
         elif record.codec == CODEC_ZSTD_DICTIONARY:
@@ -348,7 +374,7 @@ class LocalValues:
         """
         raw = self._cached_bases.get(name)
         if raw is None:
-            raw = self._read_base(name)
+            raw = self.read_together(lambda: self._read_base(name))
             self._cached_bases.put(name, raw)
         return raw
 
@@ -359,18 +385,15 @@ class LocalValues:
             try:
                 return self.fetch(cached)
             except CorruptionError:
-                known.drop(name)  # compaction may have moved the base: look again
-
-        def fetch(cell_value: bytes | None) -> bytes:
-            if cell_value is None:
-                raise CorruptionError(
-                    "a delta's base is not there",
-                    path=f"{ENGINE_DIRECTORY}/, table bodies",
-                    expected=f"base {name.hex()}",
-                    found="no row",
-                )
-            raw = self.fetch(cell_value)
-            known.put(name, cell_value)
-            return raw
-
-        return through_moves(lambda: self._base_value(name), fetch)
+                known.drop(name)  # compaction has moved the base since its ref was cached
+        cell_value = self._base_value(name)
+        if cell_value is None:
+            raise CorruptionError(
+                "a delta's base is not there",
+                path=f"{ENGINE_DIRECTORY}/, table bodies",
+                expected=f"base {name.hex()}",
+                found="no row",
+            )
+        raw = self.fetch(cell_value)
+        known.put(name, cell_value)
+        return raw

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
+import traceback
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.archives.ingest import ingest
 from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER
-from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable
 from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DICTIONARY, PURGED_ROW
 from docstore.model.types import (
     ColumnFamily,
@@ -438,6 +440,33 @@ def test_reader_that_misses_a_record_reads_the_row_once_more(store: DocumentStor
     store.backend.engine.newest = real  # type: ignore[method-assign]
     assert looks and document is not None
     assert document.body == some_pages(12)[3].body
+
+
+def test_a_compaction_waits_for_a_reader_that_has_read_a_row_and_not_its_values(store: DocumentStore) -> None:
+    pages = some_pages(12)
+    list(store.put_pages(pages))
+    values, row_key = store.backend.values, store.cells.row_key("https://h3.example/3")
+    compaction = threading.Thread(target=store.compact)
+    looked_up: list[bytes] = []
+
+    def is_waiting() -> bool:
+        frames = traceback.extract_stack(sys._current_frames()[compaction.ident])  # type: ignore[index]
+        return any(frame.name == "wait_for_readers" for frame in frames)
+
+    def work() -> bytes:
+        found = store.table.newest_capture(row_key)
+        assert found is not None
+        looked_up.append(found.columns[BODY])
+        compaction.start()
+        while compaction.is_alive() and not is_waiting():
+            compaction.join(0.01)
+        return values.fetch(looked_up[0])
+
+    assert values.read_together(work) == pages[3].body
+    compaction.join()
+    with pytest.raises(CorruptionError, match="a segment is missing"):
+        values.fetch(looked_up[0])
+    assert list(check(store.backend)) == []
 
 
 def test_second_of_two_runs_reads_no_segment(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:

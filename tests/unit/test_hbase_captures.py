@@ -157,6 +157,29 @@ def test_a_delete_removes_all_cells(cluster: MemoryCluster) -> None:
     assert bodies() == {0: capture(3, 0).body}
 
 
+def test_a_page_that_another_process_deletes_between_its_row_and_its_values_is_gone(cluster: MemoryCluster) -> None:
+    put(capture(1, 0))
+    with open_store() as store, docstore.open(ADDRESS) as other:
+        values, looks = store.backend.values, list[Cell | None]()
+
+        def work() -> bytes:
+            looks.append(store.table.newest_record(KEY))
+            other.delete(URL)
+            found = None if looks[-1] is None else store.table.row_captures([looks[-1]])
+            return b"" if found is None else values.fetch(next(found).columns[BODY])
+
+        assert values.read_together(work) == b"" and looks[1:] == [None]
+
+
+def test_a_value_that_is_missing_again_is_an_error(cluster: MemoryCluster) -> None:
+    with open_store() as store:
+        values = store.backend.values
+        stored = values.append(KEY, BODY, T0, b"x" * 3000)
+        values.drop_values()  # type: ignore[attr-defined]
+        with pytest.raises(CorruptionError, match="a value is missing"):
+            values.read_together(lambda: values.fetch(stored))
+
+
 @pytest.mark.parametrize("policy", ["flag", "reference", "reject"])
 def test_a_store_survives_a_copy_to_hbase_and_back(cluster: MemoryCluster, tmp_path: Path, policy: str) -> None:
     # Without keyed bands: each store draws its own key, and candidates of pages near the threshold would differ.

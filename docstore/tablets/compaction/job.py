@@ -9,7 +9,8 @@
     engine    compact the engine's files; after this all swapped refs are durable
     unlink    remove segments without refs, then dictionaries without records
 
-Readers and writers continue during a compaction.  A crash at any point leaves a consistent store; the next run
+Readers and writers continue during a compaction.  Before bases and before segments are removed, it waits for the
+readers who may have read rows that named them.  A crash at any point leaves a consistent store; the next run
 continues with the tablets that were not finished.
 """
 
@@ -471,6 +472,7 @@ class Compaction:
             _, bases = self._needed(used, old)
             free = sorted(used.base_rows.keys() - bases)
             backend.base_rows.retired.update(free)
+        backend.values.wait_for_readers()  # they may have deltas against these bases
         for start in range(0, len(free), SLICE_BASES):
             with committer.lock:
                 rows = [freed_row(name) for name in free[start : start + SLICE_BASES]]
@@ -499,6 +501,7 @@ class Compaction:
             with committer.lock:
                 backend.manifest.write_segment(segment_of_marks, committer.durability, writer.names)
         removed = 0
+        backend.values.wait_for_readers()  # they may have refs into these segments
         for number in numbers:
             with committer.lock:  # taken for each segment, because a removal costs two fsyncs and an unlink
                 if self._value_log.is_pinned() or number in used.segments:
