@@ -382,7 +382,8 @@ class StoreRows:
             if row_key != last:
                 written, last = {}, row_key
             imported = self._with_bases(self._values_of(row_key, cells))
-            yield ImportedRow(row_key, imported, _posted(imported), written), sum(map(cell_checksum, imported))
+            posted = self._posted(row_key, imported)
+            yield ImportedRow(row_key, imported, posted, written), sum(map(cell_checksum, imported))
 
     def checksums(
         self, start: bytes, end: bytes | None, ignored: dict[bytes, set[CellKey]]
@@ -515,7 +516,35 @@ class StoreRows:
                     continue
                 value = reread
             imported.append(ImportedCell(*cell[:3], value, base, False, stored_as))
-        return [_without_body(cell) if cell.timestamp in damaged else cell for cell in imported]
+        return [self._without_body(row_key, cell) if cell.timestamp in damaged else cell for cell in imported]
+
+    def _verdict(self, row_key: bytes, cell: ImportedCell) -> capture.StoredVerdict | None:
+        """The verdict in a cell; None if it is damaged, which is reported."""
+        return self._values.unreadable.verdict(bytes, row_key, cell.timestamp, {cell.column: cell.value})
+
+    def _without_body(self, row_key: bytes, cell: ImportedCell) -> ImportedCell:
+        """A cell of a capture whose body cannot be read; the verdict then says that only text is stored."""
+        verdict = self._verdict(row_key, cell)
+        if verdict is None:
+            return cell
+        return cell._replace(value=capture.encode_verdict(verdict._replace(stored=capture.STORED_TEXT)))
+
+    def _posted(self, row_key: bytes, cells: Sequence[ImportedCell]) -> frozenset[int]:
+        """Timestamps of the captures with postings: those that later pages are judged against."""
+        captures: dict[int, dict[capture.Column, ImportedCell]] = {}
+        for cell in cells:
+            captures.setdefault(cell.timestamp, {})[cell.column] = cell
+        posted = set()
+        for timestamp, columns in captures.items():
+            head, body = columns.get((CAPTURE_FAMILY, b"")), columns.get(capture.BODY)
+            if head is None or head.value[0] != CAPTURE_STORED or body is None or capture.CHECKSUM not in columns:
+                continue
+            if body.value or is_absent(body.stored_as):
+                cell_of_verdict = columns.get(capture.VERDICT)
+                verdict = None if cell_of_verdict is None else self._verdict(row_key, cell_of_verdict)
+                if verdict is None or verdict.stored in capture.STORED_POSTED:
+                    posted.add(timestamp)
+        return frozenset(posted)
 
     def _exists(self, row_key: bytes, cell: Cell) -> bool:
         """Whether a cell still exists; it may have been deleted since the scan."""
@@ -555,14 +584,6 @@ def _split_records(cells: Iterable[Cell]) -> Iterator[Cell]:
             yield cell
 
 
-def _without_body(cell: ImportedCell) -> ImportedCell:
-    """A cell of a capture whose body cannot be read; the verdict then says that only text is stored."""
-    if cell.column != capture.VERDICT:
-        return cell
-    verdict = capture.decode_verdict(cell.value)._replace(stored=capture.STORED_TEXT)
-    return cell._replace(value=capture.encode_verdict(verdict))
-
-
 def _raw_bytes(cell: Cell) -> int:
     return len(cell.value) if cell.family == CAPTURE_FAMILY else raw_bytes_of(cell.value)
 
@@ -573,20 +594,3 @@ def _is_of_record(key: CellKey) -> bool:
 
 def _record_key(key: CellKey) -> CellKey:
     return CAPTURE_FAMILY, b"", key[2]
-
-
-def _posted(cells: Sequence[ImportedCell]) -> frozenset[int]:
-    """Timestamps of the captures with postings: those that later pages are judged against."""
-    captures: dict[int, dict[capture.Column, ImportedCell]] = {}
-    for cell in cells:
-        captures.setdefault(cell.timestamp, {})[cell.column] = cell
-    posted = set()
-    for timestamp, columns in captures.items():
-        head, body = columns.get((CAPTURE_FAMILY, b"")), columns.get(capture.BODY)
-        if head is None or head.value[0] != CAPTURE_STORED or body is None or capture.CHECKSUM not in columns:
-            continue
-        if body.value or is_absent(body.stored_as):
-            verdict = columns.get(capture.VERDICT)
-            if verdict is None or capture.decode_verdict(verdict.value).stored in capture.STORED_POSTED:
-                posted.add(timestamp)
-    return frozenset(posted)

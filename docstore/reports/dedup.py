@@ -25,6 +25,7 @@ from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
 from docstore.reports.patterns import Pattern, PatternCounts, SameText
 from docstore.storage.captures import LiveCapture
+from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import INLINE_TAG, raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.reindex import reindex
@@ -302,14 +303,14 @@ def known_duplicates(store: Store) -> Iterator[KnownDuplicate]:
     """
     spec = ReadSpec(families=("dedup",))
     rows = store.cells.scan(spec=spec, qualifier_regex="checksum|verdict|canonical")
-    duplicates = (each for row in rows if (each := _known_duplicate(row)) is not None)
+    duplicates = (each for row in rows if (each := _known_duplicate(row, store.unreadable)) is not None)
     while group := list(islice(duplicates, ROWS_AHEAD)):
         urls = sorted({each.of_url for each in group})
         stored = dict(zip(urls, store.get_many(urls, families=()), strict=True))
         yield from (each for each in group if stored[each.of_url] is not None)
 
 
-def _known_duplicate(row: Row) -> KnownDuplicate | None:
+def _known_duplicate(row: Row, unreadable: UnreadableValues) -> KnownDuplicate | None:
     captures: dict[int, dict[Column, bytes]] = {}
     for cell in row.cells:
         captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
@@ -320,8 +321,7 @@ def _known_duplicate(row: Row) -> KnownDuplicate | None:
         columns = captures[timestamp]
         if columns[capture.CHECKSUM] != captures[newest[0]][capture.CHECKSUM]:
             break  # an earlier version
-        if verdict is None and capture.VERDICT in columns:
-            verdict = capture.decode_verdict(columns[capture.VERDICT])
+        verdict = verdict or unreadable.verdict(bytes, row.row_key, timestamp, columns)
         if place is None and capture.CANONICAL_PAGE in columns:
             place = capture.decode_cluster_place(columns[capture.CANONICAL_PAGE])
     named = verdict if verdict is not None and verdict.kind in DUPLICATES else None

@@ -539,15 +539,16 @@ def _hit(store: DocumentStore, group: _Group, marked: str, length: int) -> Hit |
     if newest is None:
         return None
     unreadable, fetch = store.backend.values.unreadable, store.backend.values.fetch
-    values = (newest.columns.get(column) for column in (capture.TITLE, capture.STATUS, capture.VERDICT))
-    title, status, verdict = ((value and unreadable.attempt(partial(fetch, value))) or b"" for value in values)
+    values = (newest.columns.get(column) for column in (capture.TITLE, capture.STATUS))
+    title, status = ((value and unreadable.attempt(partial(fetch, value))) or b"" for value in values)
+    verdict = unreadable.verdict(fetch, group.row_key, newest.timestamp, newest.columns)
     url = url_of(group.row_key)
     return Hit(
         url,
         title.decode("utf-8", "replace"),
         newest.timestamp,
         int(status or b"0"),
-        capture.shown_verdict(capture.decode_verdict(verdict)) if verdict else None,
+        None if verdict is None else capture.shown_verdict(verdict),
         group.score,
         group.duplicates,
         unreadable.attempt(lambda: store.snippet(url, marked, length=length)) if length else None,

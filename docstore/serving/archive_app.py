@@ -335,9 +335,10 @@ class ArchiveApp:
         row = self._store.cells.read_row(page.row_key, ReadSpec((family,), qualifier, until=END_OF_TIMES, versions=1))
         if row is None:
             return plain(404, f"nothing is archived for {page.url}", headers)
-        verdict = capture.decode_verdict(row.cells[0].value)
-        said = f"{page.url} was captured at {digits14(row.cells[0].timestamp)}, and its body was not kept"
-        if verdict.of_row_key:
+        at, columns = row.cells[0].timestamp, {capture.VERDICT: row.cells[0].value}
+        verdict = self._store.unreadable.verdict(bytes, page.row_key, at, columns)
+        said = f"{page.url} was captured at {digits14(at)}, and its body was not kept"
+        if verdict is not None and verdict.of_row_key:
             where = _replay_url(base, (verdict.of_timestamp, verdict.of_row_key))
             said += (
                 f": its verdict was {verdict.kind}, of {keys.url_of(verdict.of_row_key)}, which is replayed at {where}"

@@ -466,12 +466,12 @@ def listing(store: DocumentStore, given: Given) -> dict[str, Any]:
             is_more = True
             break
         captures = store.table.row_captures(row.cells)
-        wanted = next((one for one in captures if _is_wanted(store, one, verdict, earliest)), None)
+        wanted = next((one for one in captures if _is_wanted(store, row.row_key, one, verdict, earliest)), None)
         if wanted is not None:
             if len(pages) == LISTED_ROWS:
                 is_more = True
                 break
-            pages.append(_listed(store, url_of(row.row_key), wanted))
+            pages.append(_listed(store, row.row_key, wanted))
         rows, last = rows + 1, row.row_key
     return {
         "prefix": prefix,
@@ -494,21 +494,21 @@ def _since(text: str) -> int:
         raise InvalidArgument(f"a time is such as 2026-11-25 or 2026-11-25 14:30, in UTC, not {text[:40]!r}") from error
 
 
-def _is_wanted(store: DocumentStore, live: LiveCapture, verdict: str, earliest: int) -> bool:
+def _is_wanted(store: DocumentStore, row_key: bytes, live: LiveCapture, verdict: str, earliest: int) -> bool:
     if (live.arrived or live.timestamp) < earliest:
         return False
     if not verdict:
         return live.shows_page
-    said = _verdict_of(store, live)
+    said = _verdict_of(store, row_key, live)
     return said is not None and said.kind == verdict and said.reason != capture.REASON_NOT_MODIFIED
 
 
-def _verdict_of(store: DocumentStore, live: LiveCapture) -> capture.StoredVerdict | None:
-    value = live.columns.get(capture.VERDICT)
-    return None if value is None else capture.decode_verdict(store.backend.values.fetch(value))
+def _verdict_of(store: DocumentStore, row_key: bytes, live: LiveCapture) -> capture.StoredVerdict | None:
+    values = store.backend.values
+    return values.unreadable.verdict(values.fetch, row_key, live.timestamp, live.columns)
 
 
-def _listed(store: DocumentStore, url: str, live: LiveCapture) -> dict[str, Any]:
+def _listed(store: DocumentStore, row_key: bytes, live: LiveCapture) -> dict[str, Any]:
     """What a list says of a capture."""
 
     def text(column: capture.Column) -> str:
@@ -518,9 +518,9 @@ def _listed(store: DocumentStore, url: str, live: LiveCapture) -> dict[str, Any]
         except CorruptionError:  # the rest of the list is shown
             return ""
 
-    verdict = _verdict_of(store, live)
+    verdict = _verdict_of(store, row_key, live)
     return {
-        "url": url,
+        "url": url_of(row_key),
         "timestamp": live.timestamp,
         "title": text(capture.TITLE),
         "status": text(capture.STATUS),

@@ -544,7 +544,7 @@ def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, Cluster
         store: it need not be as it was when its pages were exported.
         places: row key and time of every version, and its place; None if it is alone.
     """
-    reader = DocumentReader(store.table, store.backend.values)
+    values = store.backend.values
 
     def stored_at(row_key: bytes, timestamp: int) -> int:
         live = store.table.capture_at(row_key, timestamp)
@@ -554,8 +554,10 @@ def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, Cluster
         """Whether a verdict of one of the captures of a version names another page."""
         captures = (each for each in store.table.captures(row_key, newest + 1) if each.shows_page)
         for _, version in groupby(captures, lambda each: each.checksum):
-            verdicts = (reader.value(row_key, capture.VERDICT, each.timestamp) for each in version)
-            return any(verdict and capture.decode_verdict(verdict).kind in SAME_PAGE for verdict in verdicts)
+            verdicts = (
+                values.unreadable.verdict(values.fetch, row_key, each.timestamp, each.columns) for each in version
+            )
+            return any(verdict is not None and verdict.kind in SAME_PAGE for verdict in verdicts)
         return False
 
     def changes() -> Iterator[tuple[bytes, int, Mapping[Column, bytes | None]]]:
@@ -563,7 +565,7 @@ def take_places(store: DocumentStore, places: Iterable[tuple[bytes, int, Cluster
             timestamp = stored_at(row_key, shown_at)
             if place is not None:
                 place = place._replace(timestamp=stored_at(place.row_key, place.timestamp))
-            if place is None and is_called_duplicate(row_key, shown_at):
+            if place is None and values.read_together(partial(is_called_duplicate, row_key, shown_at)):
                 place = ClusterPlace(row_key, timestamp, 1.0)  # it replaces the verdict, as in `sweep.job`
             yield row_key, timestamp, _NONE if place is None else _columns(place)
 

@@ -17,6 +17,7 @@ from warc_records import message, record
 
 import docstore
 from docstore import Page, Policy, VerdictKind
+from docstore.archives.copying import copy
 from docstore.archives.export import JsonLinesExport, export
 from docstore.archives.ingest import ingest
 from docstore.archives.selection import Selection
@@ -36,8 +37,9 @@ from docstore.model.keys import row_key
 from docstore.model.plain import iso
 from docstore.model.types import Durability, RowMutations, Schema, SetCell
 from docstore.reports.check import check
-from docstore.reports.dedup import dedup_stats
+from docstore.reports.dedup import dedup_stats, known_duplicates
 from docstore.reports.survey import survey
+from docstore.serving.page import listing
 from docstore.storage.engine import Plan
 from docstore.storage.files import Files
 from docstore.storage.unreadable import NO_PAGE, RESTORE, Place
@@ -45,6 +47,7 @@ from docstore.storage.values import encode_inline
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy, Survivors
 from docstore.sweep.job import SweepOptions, sweep
+from docstore.sweep.pages import take_places
 from docstore.sweep.reindex import reindex
 from docstore.tablets.layout import StoreDirectory
 from docstore.writing.applying import Repaired
@@ -358,6 +361,10 @@ def test_a_verdict_that_is_damaged_behind_its_first_fields_stops_no_run(
             lambda: list(store.rejected()),
             lambda: export(store, JsonLinesExport(io.BytesIO()), Selection(collapse=True)),
             lambda: store.compact(full=True),
+            lambda: copy(store, str(tmp_path / "copy")),
+            lambda: listing(store, {"verdict": "near"}),
+            lambda: list(known_duplicates(store)),
+            lambda: take_places(store, [(row_key(urls[2]), T0 + 2_000_000, None)]),
         ):
             run()
         assert [finding.column for finding in check(store.backend)] == ["dedup:verdict"]
