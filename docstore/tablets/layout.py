@@ -76,7 +76,7 @@ from docstore.tablets.losses import acknowledge, drop_lost, losses, record_lost_
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Damage, SegmentNames
 from docstore.tablets.reserve import FULL_DISK, Reserve
-from docstore.tablets.segment import ValueLog
+from docstore.tablets.segment import Recovery, ValueLog
 from docstore.tablets.values import LocalValues
 from docstore.version import __version__
 
@@ -374,17 +374,7 @@ class StoreDirectory:
             CorruptionError: parts of the store are missing or damaged.
             InvalidArgument: the schema differs from the store's own, or the folder of a new store is not empty.
         """
-        is_new = not self.exists()
-        if is_new and self._has_records():
-            raise self._missing(FORMAT_FILE)  # a new store has FORMAT before its first record
-        if is_new and not create:
-            raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init`, or create=True")
-        if is_new:
-            self._check_empty()
-            if schema is not None:
-                self._check_schema(schema)
-        else:
-            self._check_engine()
+        is_new = self._is_new(schema, create=create)
         if read_only is None:
             read_only = not is_new and self._cannot_be_written()
         files = Files(read_only=self._path) if read_only else self._files
@@ -395,30 +385,16 @@ class StoreDirectory:
             lock.acquire(shared=read_only)
             undo.callback(lock.release)
             self._check_format()
-            engine_folder, index, scratch = self._path / ENGINE_DIRECTORY, self._path / INDEX_DIRECTORY, None
-            if read_only:
-                from tempfile import mkdtemp
-
-                scratch = Path(mkdtemp(prefix="docstore-read-"))
-                undo.callback(_remove_tree, scratch)
-                copy_to_read(engine_folder, scratch / ENGINE_DIRECTORY)
-                _link_runs(index, scratch / INDEX_DIRECTORY)
-                engine_folder, index = scratch / ENGINE_DIRECTORY, scratch / INDEX_DIRECTORY
+            scratch = self._copy_to_read(undo) if read_only else None
+            opened = self._path if scratch is None else scratch
             reserve = Reserve(files, self._path / RESERVE_FILE)
-            try:
-                engine = reserve.spend(lambda: _open_engine(engine_folder, shares, is_new=is_new))
-            except StorageError as error:
-                if error.errno in FULL_DISK:
-                    lacking_bytes = reserve.lacking_bytes()
-                    what = f"the disk of {self._path} is full; free {lacking_bytes} bytes, then open the store again"
-                    raise StorageError(error.errno, what) from error
-                raise
+            engine = self._open_engine(opened / ENGINE_DIRECTORY, reserve, shares, is_new=is_new)
             undo.callback(engine.close)
             stored = self._read_or_write_schema(engine, schema, is_new=is_new)
             identity = _read_or_write_identity(engine)
             band_secret = _band_secret(engine, stored)
             manifest = Manifest.load(engine)
-            segments = self._path / SEGMENT_DIRECTORY
+            segments, folder = self._path / SEGMENT_DIRECTORY, self._path / DICTIONARY_DIRECTORY
             if manifest.segments() and not self._files.exists(segments):
                 raise self._missing(SEGMENT_DIRECTORY)
             files.make_folder(segments)
@@ -428,19 +404,10 @@ class StoreDirectory:
             missing = () if accept_loss else value_log.missing(manifest.segments())
             if missing and not read_only:
                 raise self._incomplete(value_log, missing)
-            recovery = value_log.recover(manifest.segments(), manifest.next_segment, manifest.group)
-            away = {item.segment for item in missing}
-            recovery = recovery._replace(lost=tuple(item for item in recovery.lost if item.segment not in away))
-            if recovery.lost:
-                drop_lost(engine, value_log, manifest, recovery)
-            reserve.spend(partial(manifest.record_recovery, recovery, Durability.SYNC))
-            if recovery.last_group > manifest.group + 1:
-                record_lost_commits(engine, manifest, recovery.last_group - 1)
-            base_rows = BaseRows(engine)
-            folder = self._path / DICTIONARY_DIRECTORY
+            recovery = _recover(value_log, engine, manifest, reserve, missing)
+            base_rows, scopes = BaseRows(engine), ScopeRows(engine)
             files.make_folder(folder)
             dictionary_files = DictionaryFiles(files, folder, memory=shares)
-            scopes = ScopeRows(engine)
             dictionaries = SiteDictionaries(dictionary_files, scopes.get, manifest.tablet_number, shares)
             values = LocalValues(value_log, ValueCodec(memory=shares), dictionaries, base_rows.stored_value, shares)
             reserve.take_back()
@@ -466,12 +433,48 @@ class StoreDirectory:
             losses(engine),
             tuple(file for file in listed if not file.is_unfinished),
             tuple(file for file in listed if file.is_unfinished),
-            RunStorage(engine, index, files),
+            RunStorage(engine, opened / INDEX_DIRECTORY, files),
             scratch,
             reserve,
             shares,
             missing,
         )
+
+    def _is_new(self, schema: Schema | None, *, create: bool) -> bool:
+        """Whether the store is to be made; refuses a folder that is neither a store nor for a new one."""
+        is_new = not self.exists()
+        if is_new and self._has_records():
+            raise self._missing(FORMAT_FILE)  # a new store has FORMAT before its first record
+        if is_new and not create:
+            raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init`, or create=True")
+        if not is_new:
+            self._check_engine()
+            return False
+        self._check_empty()
+        if schema is not None:
+            self._check_schema(schema)
+        return True
+
+    def _copy_to_read(self, undo: ExitStack) -> Path:
+        """A temporary folder with what LevelDB and the index would change; `undo` removes it if the open fails."""
+        from tempfile import mkdtemp
+
+        scratch = Path(mkdtemp(prefix="docstore-read-"))
+        undo.callback(_remove_tree, scratch)
+        copy_to_read(self._path / ENGINE_DIRECTORY, scratch / ENGINE_DIRECTORY)
+        _link_runs(self._path / INDEX_DIRECTORY, scratch / INDEX_DIRECTORY)
+        return scratch
+
+    def _open_engine(self, folder: Path, reserve: Reserve, memory: Memory, *, is_new: bool) -> LevelDBEngine:
+        """Open LevelDB, which writes when it opens: on a full disk into the reserve."""
+        try:
+            return reserve.spend(lambda: _open_or_make(folder, memory, is_new=is_new))
+        except StorageError as error:
+            if error.errno not in FULL_DISK:
+                raise
+            lacking_bytes = reserve.lacking_bytes()
+            what = f"the disk of {self._path} is full; free {lacking_bytes} bytes, then open the store again"
+            raise StorageError(error.errno, what) from error
 
     def _cannot_be_written(self) -> bool:
         names = ("", ENGINE_DIRECTORY, SEGMENT_DIRECTORY, LOCK_FILE)
@@ -582,7 +585,26 @@ def decode_format(content: bytes) -> list[bytes] | None:
     return values
 
 
-def _open_engine(folder: Path, memory: Memory, *, is_new: bool) -> LevelDBEngine:
+def _recover(
+    value_log: ValueLog, engine: LevelDBEngine, manifest: Manifest, reserve: Reserve, missing: Sequence[Damage]
+) -> Recovery:
+    """Make segments and manifest agree; rows whose values are lost are dropped and listed.
+
+    Args:
+        missing: bytes that are away and may come back: nothing is dropped for them.
+    """
+    recovery = value_log.recover(manifest.segments(), manifest.next_segment, manifest.group)
+    away = {item.segment for item in missing}
+    recovery = recovery._replace(lost=tuple(item for item in recovery.lost if item.segment not in away))
+    if recovery.lost:
+        drop_lost(engine, value_log, manifest, recovery)
+    reserve.spend(partial(manifest.record_recovery, recovery, Durability.SYNC))
+    if recovery.last_group > manifest.group + 1:
+        record_lost_commits(engine, manifest, recovery.last_group - 1)
+    return recovery
+
+
+def _open_or_make(folder: Path, memory: Memory, *, is_new: bool) -> LevelDBEngine:
     """Open LevelDB, or make it, also where a power loss stopped that before LevelDB had synced its manifest."""
     try:
         return LevelDBEngine(folder, create=is_new, memory=memory)
