@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -164,7 +165,8 @@ def _notes(fields: Mapping[str, Any]) -> tuple[tuple[str, bytes], ...]:
 
 def language_note(lang: str, score: object) -> dict[str, dict[str, Any]]:
     """The note `lang` of a page whose language another program has found; {} if it has found none."""
-    scored = {"score": score} if isinstance(score, int | float) else {}
+    is_number = isinstance(score, int) or (isinstance(score, float) and math.isfinite(score))  # JSON has no NaN
+    scored = {"score": score} if is_number else {}
     return {LANG_NOTE: {"lang": lang, **scored}} if lang else {}
 
 

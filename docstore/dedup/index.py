@@ -444,9 +444,9 @@ class Oldest:
 # --- look-ups and postings
 
 
-CachedRow: TypeAlias = tuple[Sequence[bytes], dict[Hashable, Oldest]]
-"""The first POINTER_SLICE qualifiers of a row, or all if it has fewer; the list is never changed.  For a row of more
-than a few pages also the oldest fitting pages, by condition."""
+CachedRow: TypeAlias = tuple[tuple[bytes, ...], dict[Hashable, Oldest]]
+"""The first POINTER_SLICE qualifiers of a row, or all if it has fewer, as a tuple, which the garbage collector skips.
+For a row of more than a few pages also the oldest fitting pages, by condition."""
 
 
 class HashIndex:
@@ -564,7 +564,7 @@ class HashIndex:
         read = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
         for row_key, stored in zip(missing, read, strict=True):
             if stored:
-                rows.put(row_key, (stored, {}))
+                rows.put(row_key, (tuple(stored), {}))
             else:  # most rows
                 self._absent.add(row_key)
 
@@ -618,7 +618,7 @@ class HashIndex:
         if cached is None and row_key not in self._absent:
             stored = self._engine.qualifiers(TABLE, row_key, POINTER_SLICE)
             if self._rows is not None:
-                self._rows.put(row_key, (stored, {}))
+                self._rows.put(row_key, (tuple(stored), {}))
         pending = new.rows.get(row_key)
         return stored if pending is None else _first_of(stored, pending)
 
@@ -662,7 +662,7 @@ class HashIndex:
             if row_key in absent:
                 absent.remove(row_key)
                 if is_sure and row_key[0] == POSTING_TEXT:  # later pages may be near to it; few bodies come again
-                    rows.put(row_key, (added[:POINTER_SLICE], {}))
+                    rows.put(row_key, (tuple(added[:POINTER_SLICE]), {}))
             if cached is None:
                 continue
             removed = {mutation.qualifier for mutation in mutations if isinstance(mutation, DeleteCells)}
@@ -670,13 +670,11 @@ class HashIndex:
             if not is_sure or (removed and len(first) == POINTER_SLICE):
                 rows.drop(row_key)  # the row may continue after the cached part
                 continue
-            first = _first_of(first, added)
-            if removed:
-                first = [qualifier for qualifier in first if qualifier not in removed]
+            left = tuple([qualifier for qualifier in _first_of(first, added) if qualifier not in removed])
             for oldest in by_condition.values():
                 for qualifier in added:
                     oldest.add(_pointer(qualifier))
-            rows.put(row_key, (first, by_condition))
+            rows.put(row_key, (left, by_condition))
 
     def remove(self, row_key: bytes, captures: Iterable[Posted]) -> list[RowMutations]:
         """Remove the postings of captures of a row that are deleted.

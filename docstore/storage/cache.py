@@ -136,7 +136,9 @@ class LruCache(Generic[K, V]):
         self._cost = cost
         self._entry_cost = entry_cost
         self.used = self.hits = self.misses = 0
-        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._costs: dict[K, int] = {}
+        """Not in a tuple with the value: the garbage collector would look through one more object of each entry."""
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -147,8 +149,8 @@ class LruCache(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value of a key, which becomes the most recently used; None if it is not cached."""
-        cached = self._values.get(key)  # without the lock, which takes as long: each of the two steps is atomic
-        if cached is None:
+        value = self._values.get(key)  # without the lock, which takes as long: each of the two steps is atomic
+        if value is None:
             self.misses += 1
             return None
         self.hits += 1
@@ -156,31 +158,32 @@ class LruCache(Generic[K, V]):
             self._values.move_to_end(key)
         except KeyError:
             pass  # another thread has just dropped it
-        return cached[0]
+        return value
 
     def put(self, key: K, value: V) -> None:
         """Cache a value in place of the key's last one; it becomes the most recently used."""
         cost = 1 if self._cost is None else self._cost(value) + self._entry_cost
         with self._lock:
-            old = self._values.pop(key, None)
-            if old is not None:
-                self.used -= old[1]
+            self._remove(key)
             if cost > self._capacity:
                 return
-            self._values[key] = value, cost
+            self._values[key], self._costs[key] = value, cost
             self.used += cost
             while self.used > self._capacity:
-                self.used -= self._values.popitem(last=False)[1][1]
+                self.used -= self._costs.pop(self._values.popitem(last=False)[0])
 
     def drop(self, key: K) -> None:
         """Remove a key, if it is cached."""
         with self._lock:
-            old = self._values.pop(key, None)
-            if old is not None:
-                self.used -= old[1]
+            self._remove(key)
+
+    def _remove(self, key: K) -> None:
+        self._values.pop(key, None)
+        self.used -= self._costs.pop(key, 0)
 
     def clear(self) -> None:
         """Remove all keys."""
         with self._lock:
             self._values.clear()
+            self._costs.clear()
             self.used = 0

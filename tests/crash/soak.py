@@ -512,11 +512,14 @@ def save(folder: Path, keep: Path | None, rounds: int, seconds: float) -> None:
     if keep is None:
         return
     (folder / DONE).write_text(json.dumps([rounds, seconds]))
-    copied = keep.with_name(keep.name + ".new")
+    copied, before = keep.with_name(keep.name + ".new"), keep.with_name(keep.name + ".before")
     shutil.rmtree(copied, ignore_errors=True)
     shutil.copytree(folder, copied, ignore=shutil.ignore_patterns("*.sock"))  # of a server that was killed
-    shutil.rmtree(keep, ignore_errors=True)
+    shutil.rmtree(before, ignore_errors=True)
+    if keep.exists():
+        keep.rename(before)  # renamed, not removed: a kill between these lines leaves one whole copy
     copied.rename(keep)
+    shutil.rmtree(before, ignore_errors=True)
 
 
 def main() -> int:

@@ -18,6 +18,7 @@ from docstore import Page
 from docstore.archives.entries import DamagedEntry, PageEntry, ReadOptions, SkippedEntry
 from docstore.archives.export import WRITERS, export, pages
 from docstore.archives.ingest import IngestOptions, ingest
+from docstore.archives.jsonlines import language_note
 from docstore.archives.reader import read
 from docstore.archives.selection import Selection
 from docstore.model.capture import decode_note, encode_note
@@ -248,6 +249,11 @@ def test_other_fields_are_notes_of_the_page(tmp_path: Path) -> None:
                 "fields": {"version": "", "title": "T", "topic": ["a"]},
             }
         assert store.cells.read_row(f"{URL}2", ReadSpec(("note",))) is None
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), "0.5", None])
+def test_a_score_that_json_cannot_say_is_left_out(score: object) -> None:
+    assert language_note("sv", score) == {"lang": {"lang": "sv"}}
 
 
 def test_ingest_takes_lines_of_a_folder_and_leaves_other_json(tmp_path: Path, terminal: Terminal) -> None:
