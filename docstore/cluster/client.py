@@ -451,10 +451,6 @@ class Client:
         exists: bool = self._call(_READ, "tableExists", _table_name(namespace, name))
         return exists
 
-    def has_namespace(self, name: str) -> bool:
-        """Whether a namespace exists."""
-        return name in self._call(_READ, "listNamespaces")
-
     def disable_table(self, namespace: str, name: str) -> None:
         """Take a table out of service, which flushes its memstores."""
         with suppress(InvalidArgument, StoreUnavailable):  # it is disabled already

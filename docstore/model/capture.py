@@ -310,7 +310,8 @@ def capture_values(page: Page, url: str, content_type: str | None, analysis: Ana
         b"" if page.url == url else page.url.encode("utf-8", "surrogatepass"),
         *_analysed(analysis),
     )
-    made = sort_fields(_CAPTURED, fields)
+    # What is not empty, sorted by where it goes, before the page's turn: this needs no store.
+    made = docstore_native.sort_fields(_CAPTURED, fields, INLINE_LIMIT_BYTES)
     if not analysis.text_checksum:  # it is always there: empty without a text
         made[0][TEXT_CHECKSUM] = _INLINE_TAG
     return made
@@ -321,7 +322,7 @@ def analysis_values(analysis: Analysis) -> Values:
 
     Always with `main` and `text_checksum`, so that none is read as that of a later body.
     """
-    inline, long = sort_fields(_ANALYSED, _analysed(analysis))
+    inline, long = docstore_native.sort_fields(_ANALYSED, _analysed(analysis), INLINE_LIMIT_BYTES)
     values = {MAIN: analysis.main_bytes, TEXT_CHECKSUM: b""}
     return values | {column: value[1:] for column, value in inline.items()} | long
 
@@ -346,11 +347,6 @@ def _analysed(analysis: Analysis) -> tuple[str | bytes, ...]:
         simhash,
         sketch,
     )
-
-
-def sort_fields(columns: tuple[Column, ...], fields: tuple[str | bytes, ...]) -> Sorted:
-    """Sort what is not empty by where it goes, before the page's turn: this needs no store."""
-    return docstore_native.sort_fields(columns, fields, INLINE_LIMIT_BYTES)
 
 
 def decode_sketch(value: bytes) -> tuple[bytes, int]:

@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from docstore.compiled import docstore_native
-from docstore.model.capture import sort_fields
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     INLINE_LIMIT_BYTES,
@@ -100,7 +99,7 @@ surrogates = st.text(st.characters(categories=["Cs"], min_codepoint=0xDC80, max_
 @given(st.lists(st.tuples(columns, fields | long_fields | surrogates), max_size=8, unique_by=lambda pair: pair[0]))
 def test_fields_are_sorted_alike(pairs: list[tuple[tuple[str, bytes], str | bytes]]) -> None:
     names, given_fields = tuple(column for column, _ in pairs), tuple(field for _, field in pairs)
-    inline, long = sort_fields(names, given_fields)
+    inline, long = docstore_native.sort_fields(names, given_fields, INLINE_LIMIT_BYTES)
     assert (list(inline.items()), list(long.items())) == tuple(
         list(values.items()) for values in capture_reference.sort_fields(names, given_fields)
     )

@@ -81,7 +81,7 @@ def client(*addresses: str) -> Client:
 def test_an_unreachable_gateway_is_in_the_message() -> None:
     address = closed_port()
     with client(address) as calls, pytest.raises(StoreUnavailable, match=f"no gateway answers at {address}"):
-        calls.has_namespace("any")
+        calls.has_table("any", "pages")
 
 
 def test_a_write_without_a_reply_is_commit_unknown() -> None:
@@ -141,7 +141,7 @@ def test_a_closed_client_refuses_calls() -> None:
     calls.close()
     calls.close()
     with pytest.raises(StoreUnavailable, match="closed"):
-        calls.has_namespace("any")
+        calls.has_table("any", "pages")
 
 
 def answer_yes(server: socket.socket) -> None:
