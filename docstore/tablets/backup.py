@@ -118,53 +118,67 @@ def _copy(
         engine = (
             f"{BACKUP_ENGINE_PREFIX}{max((int(number) for number in numbers if number.isdecimal()), default=0) + 1}"
         )
-        committer.lock.acquire()
-        runs_after: list[_OpenRuns] = []
-
-        def release() -> None:
-            if not runs_after:
-                runs_after.append(_open_runs(backend))  # before the next write can post
-                committer.lock.release()
-
-        try:
-            backend.value_log.sync()
-            if backend.is_read_only:  # it cannot record a mark; its state is that of the earlier backup, or later
-                mark = earlier["mark"] if earlier is not None else ""
-            else:
-                mark = _record_mark(committer)
-            lengths = _segment_lengths(backend)
-            aside = [file.name for file in list_set_aside(files, backend.path / SET_ASIDE_DIRECTORY)]
-            dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in backend.dictionaries.names()]
-            runs = _open_runs(backend)
-            backend.engine.copy_to(folder / engine, release)
-        finally:
-            release()
-        footers, footers_after = (
-            {name: footer for name, (_, footer) in each.items()} for each in (runs, runs_after[0])
-        )
-        if footers != footers_after:
-            runs = {}
+        content, lengths, runs = _state(backend, committer, folder / engine, earlier)
         named = {} if earlier is None else earlier["segments"]
         pieces = list(_segment_pieces(files, folder, lengths, named))
         copied_segments = len(pieces)
-        whole = [Path(DICTIONARY_DIRECTORY, name) for name in dictionaries]
-        whole += [Path(SET_ASIDE_DIRECTORY, name) for name in aside]
+        whole = [Path(DICTIONARY_DIRECTORY, name) for name in content["dictionaries"]]
+        whole += [Path(SET_ASIDE_DIRECTORY, name) for name in content["set_aside"]]
         copied_bytes = _copy_files(backend, folder, pieces, whole, runs, on_progress)
     files.replace_whole(folder / FORMAT_FILE, files.read_whole(backend.path / FORMAT_FILE))
+    files.replace_whole(folder / BACKUP_FILE, json.dumps(content, indent=1).encode() + b"\n")
+    _remove_others(files, folder, content)
+    return BackupReport(len(lengths), copied_segments, copied_bytes, files.tree_bytes(folder))
+
+
+def _state(
+    backend: LocalBackend, committer: LocalCommitter, engine: Path, earlier: dict[str, Any] | None
+) -> tuple[dict[str, Any], dict[Path, int], _OpenRuns]:
+    """Copy the rows of a store as they are at one moment, and list the files that belong to them.
+
+    Args:
+        engine: folder for the rows.
+        earlier: content of the earlier backup there, if any.
+    Returns:
+        The content of the file BACKUP; the length of each segment; and the finished runs of the index, opened, or none
+        if they changed meanwhile.
+    """
+    committer.lock.acquire()
+    runs_after: list[_OpenRuns] = []
+
+    def release() -> None:
+        if not runs_after:
+            runs_after.append(_open_runs(backend))  # before the next write can post
+            committer.lock.release()
+
+    try:
+        backend.value_log.sync()
+        if backend.is_read_only:  # it cannot record a mark; its state is that of the earlier backup, or later
+            mark = earlier["mark"] if earlier is not None else ""
+        else:
+            mark = _record_mark(committer)
+        lengths = _segment_lengths(backend)
+        aside = [file.name for file in list_set_aside(backend.files, backend.path / SET_ASIDE_DIRECTORY)]
+        dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in backend.dictionaries.names()]
+        runs = _open_runs(backend)
+        backend.engine.copy_to(engine, release)
+    finally:
+        release()
+    footers, footers_after = ({name: footer for name, (_, footer) in each.items()} for each in (runs, runs_after[0]))
+    if footers != footers_after:
+        runs = {}
     content = {
         "format": BACKUP_FORMAT_VERSION,
         "store": backend.identity.hex(),
         "mark": mark,
-        "engine": engine,
+        "engine": engine.name,
         "segments": {path.name: length for path, length in lengths.items()},
         "dictionaries": dictionaries,
         "runs": {name: file.length_bytes() for name, (file, _) in runs.items()},
         "set_aside": aside,
         "made": int(time.time()),
     }
-    files.replace_whole(folder / BACKUP_FILE, json.dumps(content, indent=1).encode() + b"\n")
-    _remove_others(files, folder, content)
-    return BackupReport(len(lengths), copied_segments, copied_bytes, files.tree_bytes(folder))
+    return content, lengths, runs
 
 
 def _record_mark(committer: LocalCommitter) -> str:
