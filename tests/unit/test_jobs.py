@@ -13,7 +13,7 @@ from docstore.archives.readahead import Portion
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Page
 
-FILES = 5
+FILES = 3
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_the_same_files_and_jobs_give_the_same_verdicts(files: list[str], tmp_pa
     reports = []
     for name in ("first", "second"):
         with docstore.open(tmp_path / name, create=True) as store:
-            reports.append(ingest(store, files, IngestOptions(jobs=3)))
+            reports.append(ingest(store, files, IngestOptions(jobs=2)))
     assert [report.pages for report in reports] == [4 * FILES] * 2
     assert reports[0].verdicts == reports[1].verdicts and reports[0].verdicts["new"] == 4
     assert verdicts(tmp_path / "first") == verdicts(tmp_path / "second")
@@ -48,7 +48,7 @@ def test_more_jobs_than_files_and_a_damaged_file_are_no_problem(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "1.warc.gz").write_bytes(b"nothing")
-    answer = Terminal(tmp_path / "store", capsys)("ingest", *files, "--jobs", "7", "--create", "--json")
+    answer = Terminal(tmp_path / "store", capsys)("ingest", *files, "--jobs", "4", "--create", "--json")
     report = answer.object()
     assert (answer.code, report["pages"], report["files"]) == (8, 4 * (FILES - 1), FILES)
     assert [error["file"] for error in report["errors"]] == [str(tmp_path / "1.warc.gz")]

@@ -9,10 +9,6 @@ from typing import Any
 
 import pytest
 
-nbformat = pytest.importorskip("nbformat", reason="notebooks are run with nbclient")
-nbclient = pytest.importorskip("nbclient", reason="notebooks are run with nbclient")
-pytest.importorskip("ipykernel", reason="notebooks are run with ipykernel")
-
 NOTEBOOK = Path(__file__).parent.parent.parent / "examples" / "tour.ipynb"
 TIMES = re.compile(r"[\d.]+ s\b")
 
@@ -29,6 +25,10 @@ def results(notebook: Any) -> list[str]:
 
 
 def test_the_notebook_gives_the_results_that_are_committed_with_it() -> None:
+    # Imported here: each worker of xdist imports this file, one of them runs the notebook.
+    nbformat = pytest.importorskip("nbformat", reason="notebooks are run with nbclient")
+    nbclient = pytest.importorskip("nbclient", reason="notebooks are run with nbclient")
+    pytest.importorskip("ipykernel", reason="notebooks are run with ipykernel")
     committed = nbformat.read(NOTEBOOK, as_version=4)
     made = copy.deepcopy(committed)
     for cell in made.cells:
