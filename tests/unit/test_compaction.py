@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import sys
 import threading
-import traceback
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +39,7 @@ from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import delete_row
 from docstore.tablets.salvage import Salvage
 from docstore.tablets.segment import SegmentRow, ValueLog
+from docstore.tablets.values import LocalValues
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
 T0 = 1_700_000_000_000_000
@@ -442,24 +441,29 @@ def test_reader_that_misses_a_record_reads_the_row_once_more(store: DocumentStor
     assert document.body == some_pages(12)[3].body
 
 
-def test_a_compaction_waits_for_a_reader_that_has_read_a_row_and_not_its_values(store: DocumentStore) -> None:
+def test_a_compaction_waits_for_a_reader_that_has_read_a_row_and_not_its_values(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pages = some_pages(12)
     list(store.put_pages(pages))
     values, row_key = store.backend.values, store.cells.row_key("https://h3.example/3")
     compaction = threading.Thread(target=store.compact)
     looked_up: list[bytes] = []
+    waits, wait_for_readers = threading.Event(), LocalValues.wait_for_readers
 
-    def is_waiting() -> bool:
-        frames = traceback.extract_stack(sys._current_frames()[compaction.ident])  # type: ignore[index]
-        return any(frame.name == "wait_for_readers" for frame in frames)
+    def wait(self: LocalValues) -> None:
+        waits.set()
+        wait_for_readers(self)
+
+    monkeypatch.setattr(LocalValues, "wait_for_readers", wait)
 
     def work() -> bytes:
         found = store.table.newest_capture(row_key)
         assert found is not None
         looked_up.append(found.columns[BODY])
         compaction.start()
-        while compaction.is_alive() and not is_waiting():
-            compaction.join(0.01)
+        while compaction.is_alive() and not waits.wait(0.01):
+            pass
         return values.fetch(looked_up[0])
 
     assert values.read_together(work) == pages[3].body
