@@ -499,6 +499,7 @@ class HBaseEngine:
             else:
                 calls.append(partial(self._mutate, table, key, mutations, level))
         for table, sized_puts in puts.items():
+            sized_puts.sort(key=lambda sized: sized[0].row)  # a region syncs its log once for each call that reaches it
             for batch in batches(sized_puts, lambda sized: sized[1], PUTS_A_CALL, BYTES_A_CALL):
                 batch_bytes = sum(put_bytes for _, put_bytes in batch)
                 calls.append(partial(self._client.put_many, self.name(table), [put for put, _ in batch], batch_bytes))

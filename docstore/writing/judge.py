@@ -177,7 +177,8 @@ class View:
         self.kernel = kernel_of(backend)
         self.index = HashIndex(backend.engine, open_texts(backend, table), memory if caches else None)
         self.bases = Bases(values, backend.base_rows, memory, caches=caches)
-        self.pages = LivePages(table, values, memory, self.bases) if caches else LivePages(table, values)
+        bases = self.bases if values.shares_values else None  # else there are no rows of bases to ask for
+        self.pages = LivePages(table, values, memory, bases) if caches else LivePages(table, values)
         thresholds, title_rule = Thresholds.of(schema), schema.title_rule
         self.detector = Detector(self.index, self.kernel, self.pages, thresholds, title_rule=title_rule, memory=memory)
         self._table = table

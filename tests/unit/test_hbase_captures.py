@@ -6,11 +6,12 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import memory_hbase
 import pytest
 from faulty_files import SimulatedCrash
-from memory_hbase import ADDRESS, MemoryCluster, open_store
+from memory_hbase import ADDRESS, MemoryClient, MemoryCluster, open_store
 from pages import changed, page, words
 from stores import contents
 
@@ -18,11 +19,12 @@ import docstore
 from docstore import Page, Schema
 from docstore.archives.copying import copy
 from docstore.cluster import upkeep, upkeep_postings
+from docstore.cluster.client import HBaseCell
 from docstore.cluster.engine import narrowed
 from docstore.cluster.values import CellValues
 from docstore.model.capture import BODY, MAIN, SIMHASH, SKETCH, TEXT_CHECKSUM
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CAPTURE_FAMILY, INLINE_LIMIT_BYTES
+from docstore.model.format import CAPTURE_FAMILY, INLINE_LIMIT_BYTES, POSTING_BAND
 from docstore.model.types import Cell, ColumnFamily, GCPolicy, ReadSpec, SetCell
 from docstore.reports.check import check
 from docstore.storage.reports import CompactionReport
@@ -356,3 +358,46 @@ def test_reads_from_the_read_ahead_equal_reads_of_the_row() -> None:
             answered += 1
             assert found == asked(cells, narrower), (wider, narrower)
     assert answered > 500
+
+
+# --- what writing asks of the servers
+
+
+def test_rows_of_a_call_are_in_their_order_so_that_few_regions_take_it(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[str, list[bytes]]] = []
+    put_many, get_many = MemoryClient.put_many, MemoryClient.get_many
+
+    def puts(client: MemoryClient, table: str, rows: Sequence[Any], size_bytes: int = 0) -> None:
+        calls.append((table, [row.row for row in rows]))
+        put_many(client, table, rows, size_bytes)
+
+    def gets(client: MemoryClient, table: str, rows: Sequence[Any]) -> list[list[HBaseCell]]:
+        calls.append((table, [row.row for row in rows]))
+        return get_many(client, table, rows)
+
+    monkeypatch.setattr(MemoryClient, "put_many", puts)
+    monkeypatch.setattr(MemoryClient, "get_many", gets)
+    put(*(Page(f"https://h{number}.example/", page(words(number, 400)), 200, (), T0) for number in range(20)))
+    of_postings = [rows for table, rows in calls if table == "tests:postings" and len(rows) > 100]
+    assert len(of_postings) >= 2
+    bands = [[row for row in rows if row[0] == POSTING_BAND] for rows in of_postings]
+    assert bands == [sorted(rows) for rows in bands]
+
+
+def test_a_writer_never_asks_for_bases(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(capture(1, 0))
+    asked: list[str] = []
+    get_many = MemoryClient.get_many
+
+    def gets(client: MemoryClient, table: str, rows: Sequence[Any]) -> list[list[HBaseCell]]:
+        asked.append(table)
+        return get_many(client, table, rows)
+
+    monkeypatch.setattr(MemoryClient, "get_many", gets)
+    like_it = Page("https://b.example/", capture(1, 0).body, 200, (), T0 + 5_000_000)
+    near_it = Page("https://c.example/", page(changed(words(1, 400), 2, 3)), 200, (), T0 + 5_000_000)
+    put(like_it, near_it)
+    assert "tests:pages" in asked
+    assert "tests:bodies" not in asked
