@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from itertools import islice
 from typing import TypeAlias
@@ -31,7 +30,7 @@ from docstore.storage.port import Backend
 from docstore.storage.reports import Finding
 from docstore.storage.table import Table, declared_families, pages_table
 from docstore.storage.unreadable import NO_PAGE, RESTORE, Place, shown_row
-from docstore.storage.values import INLINE_TAG, is_absent, raw_bytes_of
+from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.store import now_micros
 from docstore.sweep.kernels import in_order
 from docstore.writing.importing import is_unfinished
@@ -40,8 +39,6 @@ SLICE_CELLS = 10_000
 THREADS = 8
 BATCH_ROWS = 64
 """Rows that a thread checks together."""
-BATCH_BYTES = 8 << 20
-"""Bytes of values of these rows that are read together."""
 BATCH_BASES = 16
 """Bases that a thread reads together."""
 _NEEDED = frozenset((capture.BODY, capture.CHECKSUM, capture.VERDICT))
@@ -114,9 +111,7 @@ def _check_pages(backend: Backend, on_row: Callable[[int], None] | None, sample:
         if not hasattr(of_thread, "seen"):
             of_thread.seen = SeenPages(backend, table, known)  # of this thread
         seen = of_thread.seen
-        rows = [batch[odd] for odd in seen.odd_rows(batch)]
-        ahead = _values_of(backend, rows)
-        return [one for row in rows for one in _check_row(backend, table, seen, families, row, ahead)]
+        return [one for odd in seen.odd_rows(batch) for one in _check_row(backend, table, seen, families, batch[odd])]
 
     for problems in in_order(_threads(backend), look, batches()):
         yield from problems
@@ -124,30 +119,8 @@ def _check_pages(backend: Backend, on_row: Callable[[int], None] | None, sample:
         raise failures[0]
 
 
-def _values_of(backend: Backend, rows: Sequence[ScannedRow]) -> dict[bytes, bytes]:
-    """The first BATCH_BYTES of long values of rows by cell value, read together: each read may be a call.
-
-    Empty if one of them cannot be read; then each is read by itself.
-    """
-    wanted: dict[bytes, None] = {}
-    room_bytes = BATCH_BYTES
-    for cell in (cell for row in rows for cell in row.cells if cell.family == CAPTURE_FAMILY):
-        with suppress(CorruptionError):
-            for stored in capture_of(cell).columns.values():
-                if stored[:1] != INLINE_TAG and (room_bytes := room_bytes - raw_bytes_of(stored)) > 0:
-                    wanted[stored] = None
-    with suppress(CorruptionError):
-        return dict(zip(wanted, backend.values.fetch_many(list(wanted)), strict=True))
-    return {}
-
-
 def _check_row(
-    backend: Backend,
-    table: Table,
-    seen: SeenPages,
-    families: Set[str],
-    row: ScannedRow,
-    ahead: Mapping[bytes, bytes],
+    backend: Backend, table: Table, seen: SeenPages, families: Set[str], row: ScannedRow
 ) -> Iterator[Finding]:
     """What is wrong with a row, in words; native code knows only whether something may be."""
     records: dict[int, CaptureRecord] = {}
@@ -159,7 +132,7 @@ def _check_row(
             yield Finding(f"{shown_row(row.row_key)} @{record.timestamp}", what, RESTORE)
     shown = {live.timestamp: live for live in table.live(list(records.values()))}
     for time, record in records.items():
-        yield from _check_capture(backend, seen, (row.row_key, record, shown.get(time)), ahead)
+        yield from _check_capture(backend, seen, (row.row_key, record, shown.get(time)))
 
 
 def _check_cell(
@@ -182,19 +155,14 @@ def _check_cell(
             yield place.damage(error)
 
 
-def _check_capture(
-    backend: Backend, seen: SeenPages, checked: Checked, ahead: Mapping[bytes, bytes]
-) -> Iterator[Finding]:
+def _check_capture(backend: Backend, seen: SeenPages, checked: Checked) -> Iterator[Finding]:
     """Read every value of a capture once, in the order of its fields: a text may be a delta of its body."""
     row_key, record, shown = checked
     values: dict[Column, bytes] = {}
     kept_as: str | None = None
     for column, stored in record.columns.items():
         try:
-            if stored in ahead:
-                values[column] = ahead[stored]
-            else:
-                values[column] = stored[1:] if stored[:1] == INLINE_TAG else backend.values.fetch(stored)
+            values[column] = stored[1:] if stored[:1] == INLINE_TAG else backend.values.fetch(stored)
             if column == capture.VERDICT:
                 kept_as = capture.decode_verdict(values[column]).stored
         except CorruptionError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import memory_hbase
 import pytest
-from memory_hbase import MemoryClient, MemoryCluster, open_store
+from memory_hbase import MemoryCluster, open_store
 from pages import page, words
 
 from docstore import Page
@@ -37,27 +37,7 @@ def test_a_store_of_several_windows_has_no_findings(cluster: MemoryCluster) -> N
         assert seen == list(range(1, PAGES + 1))
 
 
-def test_a_page_takes_one_call(cluster: MemoryCluster) -> None:
-    with open_store() as store:
-        list(store.put_pages(pages()))
-        client = store.backend.client
-        assert isinstance(client, MemoryClient)
-        before = client.calls
-        assert list(check(store.backend)) == []
-        assert client.calls - before < 1.2 * PAGES  # that for its band keys; values come in windows
-
-
-def test_every_page_without_its_body_is_found(cluster: MemoryCluster) -> None:
-    with open_store() as store:
-        list(store.put_pages(pages()))
-        for row in cluster.tables["tests:pages"].values():
-            for place in [place for place in row if place[:2] == (b"b", b"page\x00body")]:
-                del row[place]
-        problems = list(check(store.backend))
-    assert {problem.where for problem in problems} == {f"{one.url} page:body @{one.fetched_at}" for one in pages()}
-
-
-def test_every_page_without_postings_postings_is_found(cluster: MemoryCluster) -> None:
+def test_every_page_without_postings_is_found(cluster: MemoryCluster) -> None:
     with open_store() as store:
         list(store.put_pages(pages()))
         (postings,) = (rows for name, rows in cluster.tables.items() if name.endswith(TABLE))
