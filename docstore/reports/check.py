@@ -110,8 +110,18 @@ def _check_pages(backend: Backend, on_row: Callable[[int], None] | None, sample:
     def look(batch: list[ScannedRow]) -> list[Finding]:
         if not hasattr(of_thread, "seen"):
             of_thread.seen = SeenPages(backend, table, known)  # of this thread
-        seen = of_thread.seen
-        return [one for odd in seen.odd_rows(batch) for one in _check_row(backend, table, seen, families, batch[odd])]
+        check_row = partial(_check_row, backend, table, of_thread.seen, families)
+
+        def again(row_key: bytes) -> list[Finding]:
+            spec = ReadSpec(cell_limit=SLICE_CELLS)
+            now = next(backend.engine.scan("pages", row_key, row_key + b"\0", spec), None)
+            return [] if now is None else list(check_row(now))
+
+        findings: list[Finding] = []
+        for odd in of_thread.seen.odd_rows(batch):
+            if any(check_row(batch[odd])):  # compaction may have moved a value since the row was read
+                findings += backend.values.read_together(partial(again, batch[odd].row_key))
+        return findings
 
     for problems in in_order(_threads(backend), look, batches()):
         yield from problems
@@ -195,12 +205,19 @@ def _check_capture(backend: Backend, seen: SeenPages, checked: Checked) -> Itera
 
 
 def _check_bases(backend: Backend, bases: Sequence[tuple[bytes, bytes]]) -> list[Finding]:
-    problems: list[Finding] = []
-    for name, cell_value in bases:
+    def look(name: bytes, cell_value: bytes | None) -> Finding | None:
         where = f"base {name.hex()}"
         try:
-            if value_name(backend.values.fetch(cell_value)) != name:
-                problems.append(Finding(where, "the record has another value than its row names", RESTORE))
+            if cell_value is None or value_name(backend.values.fetch(cell_value)) == name:
+                return None
+            return Finding(where, "the record has another value than its row names", RESTORE)
         except CorruptionError as error:
-            problems.append(NO_PAGE.damage(error)._replace(where=where))
-    return problems
+            return NO_PAGE.damage(error)._replace(where=where)
+
+    def again(name: bytes) -> Finding | None:
+        return look(name, backend.base_rows.stored_value(name))
+
+    # compaction may have moved or freed a base since its row was read
+    suspects = [name for name, cell_value in bases if look(name, cell_value) is not None]
+    problems = (backend.values.read_together(partial(again, name)) for name in suspects)
+    return [problem for problem in problems if problem is not None]
