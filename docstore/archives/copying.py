@@ -34,6 +34,7 @@ from docstore.storage.bases import value_name
 from docstore.storage.captures import capture_of
 from docstore.storage.reports import Finding
 from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_families
+from docstore.storage.unreadable import Place
 from docstore.storage.values import REF_TAG, encode_absent, is_absent, is_ref, raw_bytes_of
 from docstore.store import DocumentStore, now_micros, open_store
 from docstore.writing.importing import (
@@ -507,7 +508,7 @@ class StoreRows:
             except CorruptionError:  # or a compaction has moved it since the scan
                 if not self._exists(row_key, cell):
                     continue
-                reread = self._reader.value(row_key, column, cell.timestamp)
+                reread = self._reread(row_key, cell)
                 if reread is None:
                     if column == capture.BODY:
                         damaged.add(cell.timestamp)
@@ -545,6 +546,20 @@ class StoreRows:
                 if verdict is None or verdict.stored in capture.STORED_POSTED:
                     posted.add(timestamp)
         return frozenset(posted)
+
+    def _reread(self, row_key: bytes, cell: Cell) -> bytes | None:
+        """The value of a cell, which is looked up again; None if it cannot be read, which is noted."""
+        column = (cell.family, cell.qualifier)
+        if column in CAPTURE_COLUMNS:
+            return self._reader.value(row_key, column, cell.timestamp)
+
+        def look_up() -> bytes:
+            spec = ReadSpec((cell.family,), cell.qualifier, cell.timestamp, cell.timestamp + 1)
+            cells = self._table.stored_row(row_key, spec)
+            return self._values.fetch(next((now.value for now in cells if now[:3] == cell[:3]), cell.value))
+
+        place = Place(row_key, *cell[:3])
+        return self._values.unreadable.attempt(lambda: self._values.read_together(look_up), place)
 
     def _exists(self, row_key: bytes, cell: Cell) -> bool:
         """Whether a cell still exists; it may have been deleted since the scan."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+import random
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,16 @@ from stores import contents, damage_value, records_of
 
 import docstore
 from docstore import ColumnFamily, DeleteCells, GCPolicy, Page, Schema, SetCell
-from docstore.archives.copying import copy, copy_into
+from docstore.archives.copying import StoreRows, copy, copy_into
 from docstore.model.capture import BODY, MAIN, VERDICT
 from docstore.model.errors import CorruptionError, InvalidArgument, StorageError
 from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DELTA
-from docstore.model.types import Durability
+from docstore.model.types import Cell, Durability, Note
 from docstore.reports.check import check
 from docstore.storage.captures import capture_of
 from docstore.store import DocumentStore
 from docstore.sweep.job import sweep
-from docstore.writing.importing import RowImporter, is_unfinished
+from docstore.writing.importing import ImportedCell, RowImporter, is_unfinished
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
@@ -371,6 +372,27 @@ def test_a_value_deleted_while_it_is_read_is_not_copied(tmp_path: Path, monkeypa
         monkeypatch.setattr(LocalValues, "fetch", fetch)
         report = copy(store, tmp_path / "copy")
         assert (report.unreadable, report.differing, report.cells) == ([], [], 1)
+        with docstore.open(tmp_path / "copy") as copied:
+            assert contents(copied) == contents(store)
+
+
+def test_values_outside_of_captures_that_compaction_moves_during_a_copy_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, real, compactions = "https://a.example/", StoreRows._values_of, []
+    with docstore.open(tmp_path / "s", create=True, schema=SCHEMA) as store:
+        store.put_page(url, page(words(1, 80)), fetched_at=T0)
+        store.cells.apply(url, [SetCell("mark", b"long", 0, random.Random(1).randbytes(900))])
+        store.cells.put_notes([Note(url, T0, "long", random.Random(2).randbytes(900).hex().encode())])
+
+        def values_of(self: StoreRows, row_key: bytes, cells: Iterable[Cell]) -> list[ImportedCell]:
+            if not compactions:
+                compactions.append(store.compact())
+            return real(self, row_key, cells)
+
+        monkeypatch.setattr(StoreRows, "_values_of", values_of)
+        report = copy(store, tmp_path / "copy")
+        assert compactions[0].removed_segments and (report.unreadable, report.differing) == ([], [])
         with docstore.open(tmp_path / "copy") as copied:
             assert contents(copied) == contents(store)
 
