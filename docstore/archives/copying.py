@@ -382,7 +382,7 @@ class StoreRows:
         for row_key, cells in self._parts(start, end):
             if row_key != last:
                 written, last = {}, row_key
-            imported = self._with_bases(self._values_of(row_key, cells))
+            imported = self._with_bases(self.values_of(row_key, cells))
             posted = self._posted(row_key, imported)
             yield ImportedRow(row_key, imported, posted, written), sum(map(cell_checksum, imported))
 
@@ -402,7 +402,7 @@ class StoreRows:
                 for cell in cells
                 if cell[:3] not in excluded and not (_is_of_record(cell[:3]) and _record_key(cell[:3]) in excluded)
             ]
-            yield row_key, sum(map(cell_checksum, self._values_of(row_key, kept)))
+            yield row_key, sum(map(cell_checksum, self.values_of(row_key, kept)))
 
     def same(self, row: ImportedRow) -> frozenset[CellKey]:
         """Those of a row's cells that this store has with the same values; a capture counts as a whole."""
@@ -488,7 +488,7 @@ class StoreRows:
 
     # --- values
 
-    def _values_of(self, row_key: bytes, cells: Iterable[Cell]) -> list[ImportedCell]:
+    def values_of(self, row_key: bytes, cells: Iterable[Cell]) -> list[ImportedCell]:
         """Cells with their values; those that cannot be read are left out."""
         imported = []
         damaged: set[int] = set()

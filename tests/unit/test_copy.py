@@ -379,7 +379,7 @@ def test_a_value_deleted_while_it_is_read_is_not_copied(tmp_path: Path, monkeypa
 def test_values_outside_of_captures_that_compaction_moves_during_a_copy_are_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, real, compactions = "https://a.example/", StoreRows._values_of, []
+    url, real, compactions = "https://a.example/", StoreRows.values_of, []
     with docstore.open(tmp_path / "s", create=True, schema=SCHEMA) as store:
         store.put_page(url, page(words(1, 80)), fetched_at=T0)
         store.cells.apply(url, [SetCell("mark", b"long", 0, random.Random(1).randbytes(900))])
@@ -390,7 +390,7 @@ def test_values_outside_of_captures_that_compaction_moves_during_a_copy_are_copi
                 compactions.append(store.compact())
             return real(self, row_key, cells)
 
-        monkeypatch.setattr(StoreRows, "_values_of", values_of)
+        monkeypatch.setattr(StoreRows, "values_of", values_of)
         report = copy(store, tmp_path / "copy")
         assert compactions[0].removed_segments and (report.unreadable, report.differing) == ([], [])
         with docstore.open(tmp_path / "copy") as copied:
