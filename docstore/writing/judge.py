@@ -44,7 +44,7 @@ from docstore.model.format import (
     TIMESTAMP_MAX,
 )
 from docstore.model.keys import same_host
-from docstore.model.types import Cell, Mutation, Policy, Previous, RowMutations, SetCell, VerdictKind
+from docstore.model.types import Cell, DeleteCells, Mutation, Policy, Previous, RowMutations, SetCell, VerdictKind
 from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache
@@ -182,6 +182,7 @@ class View:
         thresholds, title_rule = Thresholds.of(schema), schema.title_rule
         self.detector = Detector(self.index, self.kernel, self.pages, thresholds, title_rule=title_rule, memory=memory)
         self._table = table
+        self._collects = table.collects_captures or table.collects_bodies  # then a policy may hide captures
         self._values = values
         self._engine = backend.engine
         self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
@@ -322,6 +323,8 @@ class View:
             self.pages.drop_row(row_key)
             if self._times is not None:
                 self._times.follow(row_key, mutations, is_sure)
+            if self._collects and any(isinstance(mutation, DeleteCells) for mutation in mutations):
+                self.index.clear()  # an older page of the row may be live again, which the index knows as gone
 
 
 # --- the verdict

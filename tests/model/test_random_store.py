@@ -18,7 +18,7 @@ from docstore.reports.check import check
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.reindex import reindex
 from tests.model.random_store import Mismatch, replay, run_seed, shortened
-from tests.model.store_model import MOST_MISSED, Ask, Delete, Do, Fetch, Operation, Put, Setting
+from tests.model.store_model import MOST_MISSED, Ask, Delete, DeleteCrawl, Do, Fetch, Operation, Put, Setting
 from tests.pages import changed, page, words
 
 SEEDS = share(16, 4)
@@ -68,6 +68,16 @@ FOUND: dict[str, tuple[Setting, list[Operation]]] = {
     "a document number of a capture that a policy hides, in a copy": (
         Setting("4 days", "adler32", titles_held=False),
         [Put((Fetch("a/4", 17, 11, title=3, noise=102, day=2, docno="D1"),)), Do("copy"), Ask("find", "D1")],
+    ),
+    "a page that a policy hid is live again when the newer one is deleted": (
+        Setting("one"),
+        [
+            Put((Fetch("a/6", 5, 1, title=4, day=6),), policy="reject-any"),
+            Put((Fetch("a/6", 5, 3, title=3, noise=21, day=8, crawl="x"),), policy="reject-any"),
+            Put((Fetch("a/0", 5, 0, title=3, day=1),), policy="reject-any"),
+            DeleteCrawl("x"),
+            Put((Fetch("a/2", 5, 12, day=4),), policy="reject-any"),
+        ],
     ),
 }
 """Lives that failed once, each shortened by its seed's run."""
