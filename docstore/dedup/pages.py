@@ -242,7 +242,6 @@ class LivePages:
         self._table = table
         self._values = values
         self._bases = bases
-        self._collects = table.collects_captures or table.collects_bodies  # then a policy may hide captures
         self._cached: LruCache[bytes, dict[int, StoredPage]] = LruCache(0)
         """Committed pages of recent rows, by time."""
         if memory is not None:
@@ -260,8 +259,8 @@ class LivePages:
         """
         timestamp, row_key = pointer
         pending = self.batch.rows.get(row_key)
-        in_batch = pending is not None and (self._collects or timestamp in pending)
-        if in_batch and not self._collects and pointer in self.batch.pages:
+        in_batch = pending is not None and (self._table.collects or timestamp in pending)
+        if in_batch and not self._table.collects and pointer in self.batch.pages:
             return self.batch.pages[pointer]
         row = None if in_batch else self._cached.get(row_key)
         if row is not None and timestamp in row:
@@ -286,7 +285,7 @@ class LivePages:
         page = self.page(pointer)
         if page is None:
             return None
-        if column in (BODY, MAIN) and not self._collects and pointer in self.batch.pages:
+        if column in (BODY, MAIN) and not self._table.collects and pointer in self.batch.pages:
             return self.batch.record(self.batch.rows[pointer.row_key][pointer.timestamp]).columns.get(column)
         return page.columns.get(column)
 
@@ -358,7 +357,7 @@ class LivePages:
 
     def keep(self, pointer: PagePointer, page: StoredPage) -> None:
         """Cache a page of a batch that is committed; it is the only cached one of its row."""
-        if not self._collects:  # a policy may hide a late capture as soon as it is written
+        if not self._table.collects:  # a policy may hide a late capture as soon as it is written
             self._cached.put(pointer.row_key, {pointer.timestamp: page})
 
     def drop_row(self, row_key: bytes) -> None:

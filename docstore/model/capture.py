@@ -310,7 +310,7 @@ def capture_values(page: Page, url: str, content_type: str | None, analysis: Ana
         b"" if page.url == url else page.url.encode("utf-8", "surrogatepass"),
         *_analysed(analysis),
     )
-    # What is not empty, sorted by where it goes, before the page's turn: this needs no store.
+    # Fields that are not empty, by where they will lie.  This needs no store, so it is done before the page's turn.
     made = docstore_native.sort_fields(_CAPTURED, fields, INLINE_LIMIT_BYTES)
     if not analysis.text_checksum:  # it is always there: empty without a text
         made[0][TEXT_CHECKSUM] = _INLINE_TAG

@@ -172,7 +172,7 @@ class SeenPages:
 
         That is: each value can be read, each body has its checksum, and the detector sees each page.
         """
-        collects = self._table.collects_captures or self._table.collects_bodies
+        collects = self._table.collects
         if self._check_rows is None or self._known is None or collects or not isinstance(self._texts, RunIndex):
             return range(len(rows))
         odd, queries = self._check_rows(rows, self._families, _RULES, self._kernel.native, self._known)

@@ -119,7 +119,7 @@ class CaptureRows:
 
     Attributes:
         captures_policy, bodies_policy: policies for captures, and for the bodies of kept captures.
-        collects_captures, collects_bodies: whether they may hide something.
+        collects_captures, collects_bodies, collects: whether they may hide captures, bodies, one of the two.
         ages_captures: whether one of them hides by age: then captures expire without a write.
 
     Args:
@@ -138,6 +138,7 @@ class CaptureRows:
         self._clock = clock
         self.captures_policy, self.bodies_policy = captures, bodies
         self.collects_captures, self.collects_bodies = not keeps_all(captures), not keeps_all(bodies)
+        self.collects = self.collects_captures or self.collects_bodies
         self.ages_captures = any(policy.max_age_seconds is not None for policy in (captures, bodies))
 
     def record(self, row_key: bytes, timestamp: int, pending: Pending = NONE_PENDING) -> CaptureRecord | None:
@@ -180,10 +181,9 @@ class CaptureRows:
             pending: records of the row that are not committed yet.
         """
         # Policies count from the newest capture on.
-        counts = self.collects_captures or self.collects_bodies
-        records = self.records(row_key, 0, None if counts else end, pending)
+        records = self.records(row_key, 0, None if self.collects else end, pending)
         captures = self._live(records, lambda timestamp: self.record(row_key, timestamp, pending))
-        if not counts or end is None:
+        if not self.collects or end is None:
             return captures
         bound = end
         return (capture for capture in captures if capture.timestamp < bound)
@@ -204,7 +204,7 @@ class CaptureRows:
                 record = decode_capture(cell.timestamp, cell.value)
                 if record.kind == CAPTURE_STORED:
                     return stored_capture(record)
-        if end is not None and not (self.collects_captures or self.collects_bodies):
+        if end is not None and not self.collects:
             newest = next(self.records(row_key, 0, end, pending), None)
             if newest is None or newest.kind == CAPTURE_STORED:
                 return None if newest is None else stored_capture(newest)
@@ -234,8 +234,7 @@ class CaptureRows:
 
     def live(self, records: Sequence[CaptureRecord]) -> Iterator[LiveCapture]:
         """Of all records of a row, newest first, the captures that the policies keep."""
-        keeps_all_of_them = not (self.collects_captures or self.collects_bodies)
-        if len(records) == 1 and records[0].kind == CAPTURE_STORED and keeps_all_of_them:
+        if len(records) == 1 and records[0].kind == CAPTURE_STORED and not self.collects:
             return iter((stored_capture(records[0]),))
         return self._live(records, {record.timestamp: record for record in records}.get)
 

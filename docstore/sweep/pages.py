@@ -226,7 +226,7 @@ class _Reading:
         self._redirects: dict[bytes, bytes] = {}
         self._stale: list[tuple[bytes, int]] = []
         self._state = blake3()
-        self._collects = store.table.collects_captures or store.table.collects_bodies
+        self._collects = store.table.collects
 
     def take_many(self, rows: list[ScannedRow]) -> int:
         """Take rows in their order; returns the number of rows so far."""

@@ -182,7 +182,6 @@ class View:
         thresholds, title_rule = Thresholds.of(schema), schema.title_rule
         self.detector = Detector(self.index, self.kernel, self.pages, thresholds, title_rule=title_rule, memory=memory)
         self._table = table
-        self._collects = table.collects_captures or table.collects_bodies  # then a policy may hide captures
         self._values = values
         self._engine = backend.engine
         self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
@@ -323,7 +322,7 @@ class View:
             self.pages.drop_row(row_key)
             if self._times is not None:
                 self._times.follow(row_key, mutations, is_sure)
-            if self._collects and any(isinstance(mutation, DeleteCells) for mutation in mutations):
+            if self._table.collects and any(isinstance(mutation, DeleteCells) for mutation in mutations):
                 self.index.clear()  # an older page of the row may be live again, which the index knows as gone
 
 
