@@ -116,7 +116,7 @@ class CellStore:
         while True:
             cells = self._table.read_row(row_key, wanted._replace(cell_limit=SLICE_CELLS, after=after))
             for cell in cells:
-                yield self._fetched(row_key, cell)
+                yield self.fetched(row_key, cell)
             if len(cells) < SLICE_CELLS:
                 return
             after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
@@ -385,9 +385,15 @@ class CellStore:
 
     def _newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
         newest = self._table.newest(row_key, family, qualifier)
-        return None if newest is None else self._fetched(row_key, newest)
+        return None if newest is None else self.fetched(row_key, newest)
 
-    def _fetched(self, row_key: bytes, cell: Cell) -> Cell:
+    def fetched(self, row_key: bytes, cell: Cell) -> Cell:
+        """A stored cell with its value.
+
+        Raises:
+            CorruptionError: it is damaged or not there.
+        """
+
         def look_up() -> Cell:
             spec = ReadSpec((cell.family,), cell.qualifier, cell.timestamp, cell.timestamp + 1)
             cells = self._table.read_row(row_key, spec)
@@ -400,7 +406,7 @@ class CellStore:
             return self._values.read_together(look_up)
 
     def _row(self, row_key: bytes, cells: Sequence[Cell], spec: ReadSpec) -> Row:
-        shown = cells if spec.keys_only else [self._fetched(row_key, cell) for cell in cells]
+        shown = cells if spec.keys_only else [self.fetched(row_key, cell) for cell in cells]
         return Row(row_key, keys.url_of(row_key), tuple(shown))
 
 

@@ -465,6 +465,21 @@ class DocumentReader:
         """One value of a version: b"" if it has none; None if it cannot be read, which is noted."""
         return self._attempt(row_key, column, timestamp, self._values.fetch)
 
+    def verdict(self, row_key: bytes, shown: LiveCapture) -> capture.StoredVerdict | None:
+        """The verdict of a capture that a scan gave; None if it has none, or a damaged one, which is noted."""
+
+        def fetch(cell_value: bytes) -> bytes:
+            try:
+                return self._values.fetch(cell_value)
+            except CorruptionError:  # compaction may have moved it since the scan
+                return self._values.read_together(lambda: look_up(cell_value))
+
+        def look_up(cell_value: bytes) -> bytes:
+            now = self._table.capture_at(row_key, shown.timestamp)
+            return self._values.fetch(cell_value if now is None else now.columns.get(capture.VERDICT, cell_value))
+
+        return self._values.unreadable.verdict(fetch, row_key, shown.timestamp, shown.columns)
+
     def is_readable(self, row_key: bytes, column: Column, timestamp: int) -> bool:
         """Whether a value of a version is absent or can be read; it is not decoded."""
 

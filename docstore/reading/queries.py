@@ -120,10 +120,11 @@ def _similar(
 
 def rejected(table: CaptureRows, values: Values) -> Iterator[tuple[str, int, Verdict] | None]:
     """Captures that a policy rejected: URL, timestamp, verdict; in row-key order.  None for each other row."""
+    reader = DocumentReader(table, values)
     for row in table.scan_captures():
         has_found = False
         for one in table.row_captures(row.cells):
-            verdict = values.unreadable.verdict(values.fetch, row.row_key, one.timestamp, one.columns)
+            verdict = reader.verdict(row.row_key, one)
             if one.kind == CAPTURE_REJECTED and verdict is not None:
                 has_found = True
                 yield url_of(row.row_key), one.timestamp, capture.shown_verdict(verdict)
@@ -133,7 +134,7 @@ def rejected(table: CaptureRows, values: Values) -> Iterator[tuple[str, int, Ver
 
 def orphans(table: CaptureRows, values: Values) -> Iterator[Orphan | None]:
     """Orphans of a store, in row-key order; one scan of the captures, no body is read.  None for each other row."""
-    pages = LivePages(table, values)
+    pages, reader = LivePages(table, values), DocumentReader(table, values)
     for row in table.scan_captures():
         captures = [one for one in table.row_captures(row.cells) if capture.VERDICT in one.columns]
         # Bodies that the row itself keeps, or that are listed already.
@@ -142,7 +143,7 @@ def orphans(table: CaptureRows, values: Values) -> Iterator[Orphan | None]:
         for one in captures:
             if one.kind != CAPTURE_REJECTED or one.checksum in kept:
                 continue
-            verdict = values.unreadable.verdict(values.fetch, row.row_key, one.timestamp, one.columns)
+            verdict = reader.verdict(row.row_key, one)
             if verdict is None:
                 continue
             of = PagePointer(verdict.of_timestamp, verdict.of_row_key)
@@ -150,7 +151,7 @@ def orphans(table: CaptureRows, values: Values) -> Iterator[Orphan | None]:
             if (
                 original is None
                 or pages.page(of) is None
-                or not (_keeps_body(original) or _had_text_alone(of.row_key, original, values))
+                or not (_keeps_body(original) or _had_text_alone(of.row_key, original, reader))
             ):
                 loss = Loss.GONE
             elif one is captures[0] and not pages.is_current(of):
@@ -170,7 +171,7 @@ def _keeps_body(shown: LiveCapture) -> bool:
     return body is not None and not is_absent(body)
 
 
-def _had_text_alone(row_key: bytes, original: LiveCapture, values: Values) -> bool:
+def _had_text_alone(row_key: bytes, original: LiveCapture, reader: DocumentReader) -> bool:
     """Whether a page was stored without its body at the writer's request: so were those that were rejected for it."""
-    verdict = values.unreadable.verdict(values.fetch, row_key, original.timestamp, original.columns)
+    verdict = reader.verdict(row_key, original)
     return verdict is not None and verdict.stored == capture.STORED_TEXT

@@ -22,7 +22,7 @@ from docstore.model.keys import url_of
 from docstore.model.plain import Plain
 from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
 from docstore.reading.cells import Row
-from docstore.reading.documents import ROWS_AHEAD
+from docstore.reading.documents import ROWS_AHEAD, DocumentReader
 from docstore.reports.patterns import Pattern, PatternCounts, SameText
 from docstore.storage.captures import LiveCapture
 from docstore.storage.unreadable import UnreadableValues
@@ -220,13 +220,14 @@ def dedup_stats(store: DocumentStore, by: str | None = None, crawl: str = "") ->
     clusters: Counter[bytes] = Counter()
     parameters, patterns = ParameterCounts(), PatternCounts()
     values = store.backend.values
+    reader = DocumentReader(store.table, values)
     for row in store.table.scan_captures():
         url = url_of(row.row_key)
         captures = [one for one in store.table.row_captures(row.cells) if not crawl or _label(one) == crawl]
         rejected: dict[int, StoredVerdict] = {}
         newest_verdict: StoredVerdict | None = None
         for live in captures:
-            verdict = values.unreadable.verdict(values.fetch, row.row_key, live.timestamp, live.columns)
+            verdict = reader.verdict(row.row_key, live)
             if verdict is not None:
                 if verdict.reason == capture.REASON_NOT_MODIFIED:
                     continue
@@ -240,9 +241,10 @@ def dedup_stats(store: DocumentStore, by: str | None = None, crawl: str = "") ->
                     rejected[live.timestamp] = verdict
         newest = next((live for live in captures if live.shows_page and capture.TEXT_CHECKSUM in live.columns), None)
         if newest is not None:
-            placed = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CANONICAL_PAGE}
+            placed = {cell.timestamp: cell for cell in row.cells if cell[:2] == capture.CANONICAL_PAGE}
             if newest.source in placed:
-                clusters[capture.decode_cluster_place(values.fetch(placed[newest.source])).row_key] += 1
+                place = store.cells.fetched(row.row_key, placed[newest.source])
+                clusters[capture.decode_cluster_place(place.value).row_key] += 1
         content = b""
         if "?" in url or by == "pattern":
             content = content_of(store, captures, rejected)

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from docstore.model.keys import host_of, url_of
 from docstore.model.markup import card, counted, number, percent, table, words
 from docstore.model.plain import Plain
 from docstore.model.types import DUPLICATES, SAME_PAGE, ReadSpec, VerdictKind
+from docstore.reading.documents import DocumentReader
 from docstore.reports.dedup import GroupCounts, ParameterCounts, Trap, content_of
 from docstore.reports.patterns import LEAST_URLS, Pattern, PatternCounts, SameText
 from docstore.storage.captures import LiveCapture, refs_of
@@ -222,6 +224,7 @@ class _Surveyor:
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
         self._fetch = store.backend.values.fetch
+        self._reader = DocumentReader(store.table, store.backend.values)
         self._stored_bytes = store.backend.values.stored_bytes
         self._survey = Survey(name=store.backend.path.name)
         self._room = {name: Room() for name in ("bodies", "texts", "other values")}
@@ -272,7 +275,7 @@ class _Surveyor:
         self._host.add(url, lambda: content_of(self._store, captures, rejected), is_duplicate)
 
     def _verdict(self, row_key: bytes, live: LiveCapture) -> StoredVerdict | None:
-        return self._store.backend.values.unreadable.verdict(self._fetch, row_key, live.timestamp, live.columns)
+        return self._reader.verdict(row_key, live)
 
     def _count_room(self, live: LiveCapture, verdict: StoredVerdict | None) -> None:
         """Count the values of a capture of its own: not those that it shows of another capture or page."""
@@ -291,7 +294,7 @@ class _Surveyor:
     ) -> None:
         """Count what the newest page of a row shows: language, length, and whose cluster it is in."""
         live = next((one for one in captures if one.shows_page), None)
-        places = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CANONICAL_PAGE}
+        places = {cell.timestamp: cell for cell in row.cells if cell[:2] == capture.CANONICAL_PAGE}
         if live is None:  # only rejected
             self._clusters.add_by_verdict(row.row_key, verdicts[0], "", is_stored=False)
             return
@@ -301,7 +304,8 @@ class _Surveyor:
         texts = {name: self._text(live, column) for name, column in _NAMED.items()}
         times = (live.timestamp, live.source)
         note = next((cell for cell in row.cells if cell[:2] == _LANG_NOTE and cell.timestamp in times), None)
-        lang = "" if note is None else str(capture.decode_note(self._fetch(note.value)).get("lang", ""))
+        fetched = partial(self._store.cells.fetched, row.row_key)
+        lang = "" if note is None else str(capture.decode_note(fetched(note).value).get("lang", ""))
         for name, value in (("annotated", lang), *texts.items()):
             if value and name != "title":
                 self._names[name].add(value[:40].lower())
@@ -309,7 +313,7 @@ class _Surveyor:
         length = 0 if main is None else raw_bytes_of(main)
         self._text_bytes[1 << (length.bit_length() - 1) if length else 0] += 1
         if live.source in places:
-            place = capture.decode_cluster_place(self._fetch(places[live.source]))
+            place = capture.decode_cluster_place(fetched(places[live.source]).value)
             self._survey.swept += 1
             if place.row_key != row.row_key:
                 self._clusters.add(place.row_key, row.row_key, place.similarity, texts["title"])

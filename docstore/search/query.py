@@ -450,7 +450,8 @@ def search(
         length = options.get("length", DEFAULT_LENGTH)
         if _is_over(deadline):
             complete, length = False, 0
-        hit = _hit(index.store, group, marked, length)
+        read = partial(_hit, index.store, group, marked, length)
+        hit = index.store.backend.values.read_together(read)
         if hit is not None:
             hits.append(hit)
     return SearchResults(total, hits, complete)

@@ -22,7 +22,7 @@ from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgumen
 from docstore.model.keys import shown_url, url_of
 from docstore.model.markup import WIDTH, columns, counted, duration, moment, number, percent, size, verdict_bar
 from docstore.model.types import ReadSpec, VerdictKind, micros
-from docstore.reading.documents import Document, rejection_of
+from docstore.reading.documents import Document, DocumentReader, rejection_of
 from docstore.reading.snippet import Snippet
 from docstore.reports.html import report_html, style_sheet, style_source
 from docstore.reports.measures import measures
@@ -504,19 +504,15 @@ def _is_wanted(store: DocumentStore, row_key: bytes, live: LiveCapture, verdict:
 
 
 def _verdict_of(store: DocumentStore, row_key: bytes, live: LiveCapture) -> capture.StoredVerdict | None:
-    values = store.backend.values
-    return values.unreadable.verdict(values.fetch, row_key, live.timestamp, live.columns)
+    return DocumentReader(store.table, store.backend.values).verdict(row_key, live)
 
 
 def _listed(store: DocumentStore, row_key: bytes, live: LiveCapture) -> dict[str, Any]:
     """What a list says of a capture."""
 
     def text(column: capture.Column) -> str:
-        try:
-            value = live.columns.get(column)
-            return "" if value is None else store.backend.values.fetch(value).decode("utf-8", "replace")
-        except CorruptionError:  # the rest of the list is shown
-            return ""
+        value = DocumentReader(store.table, store.backend.values).value(row_key, column, live.timestamp)
+        return (value or b"").decode("utf-8", "replace")  # without one that cannot be read the rest is shown
 
     verdict = _verdict_of(store, row_key, live)
     return {

@@ -15,6 +15,7 @@ from docstore.model import capture
 from docstore.model.capture import Column, PagePointer
 from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model.plain import Plain
+from docstore.reading.documents import DocumentReader
 from docstore.reading.index import SeenPages
 from docstore.storage.values import is_absent, raw_bytes_of
 from docstore.store import DocumentStore
@@ -79,13 +80,14 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
         with store.committer.lock:
             seen.rebuild_where_needed()
     values = store.backend.values
+    reader = DocumentReader(store.table, values)
     for row in store.table.scan_captures():
         for live in reversed(list(store.table.row_captures(row.cells))):
             timestamp, columns = live.timestamp, live.columns
             body = columns.get(capture.BODY)
             if body is None or capture.CHECKSUM not in columns or not (raw_bytes_of(body) or is_absent(body)):
                 continue
-            verdict = values.unreadable.verdict(values.fetch, row.row_key, timestamp, columns)
+            verdict = reader.verdict(row.row_key, live)
             if live.kind != CAPTURE_STORED or not (verdict is None or verdict.stored in capture.STORED_POSTED):
                 continue  # postings lead to the capture that a visit confirms
             report.pages += 1

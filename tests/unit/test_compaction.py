@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pages import changed, page, words
@@ -28,10 +30,15 @@ from docstore.model.types import (
     SetCell,
 )
 from docstore.reports.check import check
+from docstore.reports.dedup import dedup_stats
+from docstore.serving.page import listing
 from docstore.storage.bases import value_name
+from docstore.storage.engine import ScannedRow
 from docstore.storage.files import Files
+from docstore.storage.table import Table
 from docstore.storage.values import is_absent
 from docstore.store import DocumentStore
+from docstore.sweep.job import sweep
 from docstore.tablets.compaction import relocation
 from docstore.tablets.compaction.segments import NamesBySegment, removable
 from docstore.tablets.layout import StoreDirectory
@@ -471,6 +478,33 @@ def test_a_compaction_waits_for_a_reader_that_has_read_a_row_and_not_its_values(
     with pytest.raises(CorruptionError, match="a segment is missing"):
         values.fetch(looked_up[0])
     assert list(check(store.backend)) == []
+
+
+@pytest.mark.parametrize("name", ["counts", "list"])
+def test_long_verdicts_and_places_that_move_during_a_scan_are_read(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for number, written in enumerate(some_pages(4)):
+        for host in "ab":  # the verdict names the long URL of the other page
+            store.put_page(f"https://{host}.example/{number}?q={'x' * 700}", written.body, headers=HTML)
+    if name == "counts":
+        sweep(store)
+
+    def look() -> object:
+        return dedup_stats(store).asdict() if name == "counts" else listing(store, {"verdict": "exact"})["pages"]
+
+    before, real, compactions = look(), Table.scan_captures, []
+
+    def scan_captures(self: Table, *arguments: Any, **others: Any) -> Iterator[ScannedRow]:
+        for row in real(self, *arguments, **others):
+            if threading.current_thread() is threading.main_thread() and not compactions:
+                compactions.append(None)
+                assert store.compact().removed_segments
+            yield row
+
+    monkeypatch.setattr(Table, "scan_captures", scan_captures)
+    assert before and look() == before and compactions
+    assert store.unreadable.listed() == ()
 
 
 def test_second_of_two_runs_reads_no_segment(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
