@@ -2,7 +2,7 @@
 means."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from docstore.model.types import Headers
 
 INTERFACE: int
+K = TypeVar("K")
+V = TypeVar("V")
 
 Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes, bytes]
 """Word count, text digest, simhash, sketch, band keys, samples, runs, shingle set; arrays as bytes of uint64."""
@@ -128,6 +130,40 @@ class Texts:
     def compare(
         self, page: tuple[int, bytes, bytes, int, NDArray[np.uint64]], numbers: list[int], most: int
     ) -> list[tuple[int, bool, bytes | None, int, int]]: ...
+
+class LruCache(Generic[K, V]):
+    """Values by key; the least recently used is evicted first.  Thread-safe.
+
+    Attributes:
+        used: cost of all values.
+        hits, misses: of `get`.
+
+    Args:
+        capacity: of all values together, in the unit of `cost`; a value that costs more is not cached.
+        cost: of a value; None for 1 each, then `capacity` is their number.
+        entry_cost: of each entry, next to its value.
+    """
+
+    def __init__(self, capacity: int, cost: Callable[[V], int] | None = None, entry_cost: int = 0) -> None: ...
+    @property
+    def used(self) -> int: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def misses(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, key: K) -> bool: ...
+    def get(self, key: K) -> V | None:
+        """The value of a key, which becomes the most recently used; None if it is not cached."""
+
+    def put(self, key: K, value: V) -> None:
+        """Cache a value in place of the key's last one; it becomes the most recently used."""
+
+    def drop(self, key: K) -> None:
+        """Remove a key, if it is cached."""
+
+    def clear(self) -> None:
+        """Remove all keys."""
 
 class Run:
     """The run of some groups, ``first <= group < end``, over a read-only buffer that nobody changes.

@@ -4,6 +4,7 @@
 //! core, which would be a defect, becomes a RuntimeError; a panic over one body among others, the error of that body.
 //! A lone surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
+mod cache;
 mod checks;
 mod encode;
 mod filter;
@@ -287,12 +288,13 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 34;
+const INTERFACE: u32 = 35;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_class::<Kernel>()?;
+    module.add_class::<cache::LruCache>()?;
     module.add_class::<encode::FrameDictionary>()?;
     module.add_function(wrap_pyfunction!(encode::encode_values, module)?)?;
     module.add_class::<filter::RowFilter>()?;
