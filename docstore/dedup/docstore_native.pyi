@@ -271,20 +271,14 @@ class FrameDictionary:
     @property
     def memory_bytes(self) -> int: ...
 
-EncodedTask: TypeAlias = tuple[
-    bytes,
-    Sequence[tuple[bytes | int, bytes, int]],
-    FrameDictionary | None,
-    bytes | int | None,
-    int | None,
-    int,
-    int,
-]
-"""The fields of `Task` in native/python/src/encode.rs."""
-
 def encode_values(
-    tasks: Sequence[EncodedTask], on_body: tuple[int, int], effort: tuple[int, bool, bool], threads: int
-) -> list[tuple[int, int, bytes]]: ...
+    values: Sequence[Any],
+    dictionaries: Sequence[Any],
+    costs: tuple[Mapping[tuple[str, bytes], tuple[int, int]], tuple[int, int], tuple[int, int]],
+    effort: tuple[int, bool, bool],
+    threads: int,
+    record: tuple[type, int],
+) -> list[tuple[Any, Any]]: ...
 
 class RecordEncoder:
     """Makes the bytes of `tablets.record.encode_records`; what marks things is handed in."""
