@@ -13,8 +13,9 @@ INTERFACE: int
 K = TypeVar("K")
 V = TypeVar("V")
 
-Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes, bytes]
-"""Word count, text digest, simhash, sketch, band keys, samples, runs, shingle set; arrays as bytes of uint64."""
+Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes, bytes, bytes, bool]
+"""Word count, text digest, simhash, sketch, band keys, samples, runs, shingle set; arrays as bytes of uint64.  Then the
+name of the main text, and whether it has words of the title."""
 Page: TypeAlias = tuple[str, str, str, str, str, str, bytes, bytes, list[tuple[str, str]], Numbers | None]
 """Charset, title, description, keywords, lang, canonical, headings and main text in UTF-8, links, numbers if there are
 words."""
@@ -29,7 +30,7 @@ class Kernel:
     ) -> list[tuple[bytes | None, Page | str | None]]: ...
     def shingles(self, text: str) -> bytes: ...
     def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[bytes, bytes, bytes]: ...
-    def fingerprints(self, text: bytes) -> Numbers | None: ...
+    def fingerprints(self, text: bytes, title: str) -> Numbers | None: ...
 
 TEXT_LIMIT_BYTES: int
 """Text is taken from the first bytes of a body, so many at most."""

@@ -62,9 +62,8 @@ fn held_words(text: &Bound<'_, PyString>, wanted: Vec<Bound<'_, PyString>>) -> (
 
 /// Whether a text in UTF-8 has one in `share` of the words of another string with `least` letters and more; both are
 /// case-folded.
-#[pyfunction]
-fn has_words(text: &[u8], wanted: &Bound<'_, PyString>, least: usize, share: usize) -> bool {
-    let folded = words::case_folded(&wanted.to_string_lossy());
+pub fn holds_words(text: &[u8], wanted: &str, least: usize, share: usize) -> bool {
+    let folded = words::case_folded(wanted);
     let long = |word: &&str| word.chars().nth(least.saturating_sub(1)).is_some();
     let mut wanted: Vec<&[u8]> = folded.split(is_space).filter(long).map(str::as_bytes).collect();
     wanted.sort_unstable();
@@ -75,6 +74,12 @@ fn has_words(text: &[u8], wanted: &Bound<'_, PyString>, least: usize, share: usi
     }
     let folded = || words::case_folded(&String::from_utf8_lossy(text));
     bytes::may_fold(text) && bytes::has_in_lowered(folded().as_bytes(), &wanted, enough)
+}
+
+/// `holds_words`, for the tests that hold it against Python's.
+#[pyfunction]
+fn has_words(text: &[u8], wanted: &Bound<'_, PyString>, least: usize, share: usize) -> bool {
+    holds_words(text, &wanted.to_string_lossy(), least, share)
 }
 
 /// Whether a character is of a script that does not separate words.
