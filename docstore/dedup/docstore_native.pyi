@@ -48,16 +48,6 @@ def joined_words(text: str, table: bytes) -> str: ...
 def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
     """Which of some normalised words are words of a text, and how many words the text has."""
 
-def has_words(text: bytes, wanted: str, least: int, share: int) -> bool:
-    """Whether a text in UTF-8 has one in `share` of the words of a string; both are case-folded.
-
-    Args:
-        text: any.
-        wanted: words with white space between; each counts once.
-        least: letters of a word that counts; without such a word the answer is yes.
-        share: n stands for a share of 1/n.
-    """
-
 def is_unspaced(character: str) -> bool:
     """Whether a character is of a script that does not separate words."""
 

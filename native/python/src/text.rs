@@ -76,12 +76,6 @@ pub fn holds_words(text: &[u8], wanted: &str, least: usize, share: usize) -> boo
     bytes::may_fold(text) && bytes::has_in_lowered(folded().as_bytes(), &wanted, enough)
 }
 
-/// `holds_words`, for the tests that hold it against Python's.
-#[pyfunction]
-fn has_words(text: &[u8], wanted: &Bound<'_, PyString>, least: usize, share: usize) -> bool {
-    holds_words(text, &wanted.to_string_lossy(), least, share)
-}
-
 /// Whether a character is of a script that does not separate words.
 #[pyfunction]
 fn is_unspaced(character: &Bound<'_, PyString>) -> bool {
@@ -216,7 +210,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TEXT_LIMIT_BYTES", TEXT_LIMIT_BYTES)?;
     module.add_function(wrap_pyfunction!(joined_words, module)?)?;
     module.add_function(wrap_pyfunction!(held_words, module)?)?;
-    module.add_function(wrap_pyfunction!(has_words, module)?)?;
     module.add_function(wrap_pyfunction!(is_unspaced, module)?)?;
     module.add_function(wrap_pyfunction!(is_html, module)?)?;
     module.add_function(wrap_pyfunction!(warnings_bytes, module)?)?;
