@@ -64,6 +64,7 @@ from docstore.model.sets import Keys
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
 from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.files import AppendFile, Files, translated
+from docstore.storage.heap import trim_heap
 
 TABLE: Final = "meta"
 FLUSH_TEXTS: Final = 2048
@@ -711,6 +712,7 @@ class RunFiles:
                 file.close()
             self._name(name)
             self._unsealed.discard(name)
+            trim_heap()  # what a group needed for a moment stays in the heaps of threads, and they grow with each
 
         self._unsealed.add(name)
         self._enqueue(name, seal)
