@@ -757,9 +757,8 @@ class RunFiles:
     @staticmethod
     def _map(path: Path) -> NDArray[np.uint8]:
         with path.open("rb", buffering=0) as file:
-            if not os.fstat(file.fileno()).st_size:
-                return np.frombuffer(b"", np.uint8)
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+            is_empty = not os.fstat(file.fileno()).st_size
+            return np.frombuffer(b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
     def remove(self, name: Span, mapped: object = None) -> None:
         """Remove a run in the background, where its buffer `mapped` is released: unmapping a large file takes time.
