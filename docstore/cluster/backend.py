@@ -207,7 +207,7 @@ def _described(client: Client, family: bytes) -> Any:
         "attributes": {b"NEW_VERSION_BEHAVIOR": b"true"},
         # docstore itself decides which versions to delete.
         "maxVersions": _ALL_VERSIONS if family not in (WRITERS, BARE, CLAIM) else 1,
-        "bloomnFilterType": types.TBloomFilterType.ROWCOL if family == KEY else types.TBloomFilterType.ROW,
+        "bloomnFilterType": types.TBloomFilterType.ROWCOL if family in (KEY, CLAIM) else types.TBloomFilterType.ROW,
         "compressionType": types.TCompressionAlgorithm.ZSTD,
     }
     if family == LARGE:  # a block contains several versions of a page, which are alike

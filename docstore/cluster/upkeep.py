@@ -43,11 +43,12 @@ from docstore.cluster.coding import (
     encode_column,
     encode_key,
     encode_timestamp,
+    filter_call,
 )
 from docstore.cluster.commit import COUNTS_FAMILY, TAKEN, TOTALS, fold_shared
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import CLAIM as CLAIM_COLUMN
-from docstore.cluster.protocol import CLAIMS, CheckAndMutate, slot_pointer
+from docstore.cluster.protocol import CLAIMS, GENERATION, CheckAndMutate, claim_row, slot_pointer
 from docstore.cluster.rowindex import KeyRows
 from docstore.cluster.upkeep_postings import GRACE_SECONDS, MOST_TRIES, TO_PAGES, PostedPages, PostingUpkeep
 from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owner, cell_named, chunks_named
@@ -99,7 +100,7 @@ _KEYS: Final = ReadSpec(keys_only=True)
 
 
 _Claim: TypeAlias = tuple[bytes, str]
-"""A claim: the key of its row, and the slot and token in it."""
+"""A claim: its name, and the slot and token in it."""
 
 
 def _pointer_of(claim: _Claim) -> PagePointer:
@@ -331,14 +332,14 @@ class StoreUpkeep:
     def _drop_claims(self, after: bytes, seen: Callable[[bytes], None]) -> None:
         """Drop claims whose page does not exist, after a grace period and a fence for that page."""
         pending: list[_Claim] = []
-        for claims in self._claims(after):
+        for last, claims in self._claims(after):
             live = self._pages.live([(_pointer_of(claim), b"") for claim in claims])
             pending += [claim for claim, is_live in zip(claims, live, strict=True) if not is_live]
             if len(pending) >= MAX_PENDING_CLAIMS:
                 self._drop(pending)
                 pending = []
             if not pending:
-                seen(claims[-1][0])
+                seen(last)
         self._drop(pending)
 
     def _drop(self, claims: Sequence[_Claim]) -> None:
@@ -346,33 +347,37 @@ class StoreUpkeep:
             self.report.dropped_claims += len(claims)
             return
         time.sleep(GRACE_SECONDS)
-        self.report.dropped_claims += sum(self._engine.in_parallel(self._drop_claim, claims))
+        fenced = self._pages.fence([_pointer_of(claim) for claim in claims])
+        names = [CLAIMS + name.decode("latin-1") for name, _ in claims]
+        deletes = [
+            CheckAndMutate(name, CLAIM_COLUMN, content, (), (CLAIM_COLUMN,))
+            for name, (_, content), is_fenced in zip(names, claims, fenced, strict=True)
+            if is_fenced
+        ]
+        dropped = self._requests.check_and_mutate_all(deletes, [()] * len(deletes))
+        self.report.dropped_claims += sum(is_dropped is True for is_dropped in dropped)
 
-    def _drop_claim(self, claim: _Claim) -> bool:
-        """Drop a claim if its page does not exist and its slot is fenced."""
-        if not self._pages.fence([_pointer_of(claim)])[0]:
-            return False
-        name = CLAIMS + claim[0].decode("latin-1")
-        delete = CheckAndMutate(name, CLAIM_COLUMN, claim[1], (), (CLAIM_COLUMN,))
-        return self._requests.check_and_mutate(delete) is True
-
-    def _claims(self, after: bytes) -> Iterator[list[_Claim]]:
+    def _claims(self, after: bytes) -> Iterator[tuple[bytes, list[_Claim]]]:
+        """Claims, and their row with the name of the last one."""
         make = messages()
-        start = encode_key(after) if after else b""
-        while True:
-            request = make.TScan(startRow=start, columns=[make.TColumn(family=CLAIM)], limit=CLAIMS_AT_ONCE)
-            rows = self._client.scan(self._engine.name(CLAIMS_TABLE), request, CLAIMS_AT_ONCE)
-            claims = [
-                (row, cell.value.decode("latin-1"))
-                for row, cells in rows
-                for cell in cells
-                if cell.qualifier == CLAIM_COLUMN.encode()
-            ]
-            if claims:
-                yield claims
-            if len(rows) < CLAIMS_AT_ONCE:
-                return
-            start = rows[-1][0] + b"\x00"
+        table = self._engine.name(CLAIMS_TABLE)
+        for row in sorted({claim_row(bytes((last,))) for last in range(256)}):
+            start = after[1:] if after[:1] == row else b""
+            while row >= after[:1]:
+                request = make.TGet(
+                    row=row,
+                    columns=[make.TColumn(family=CLAIM)],
+                    filterString=filter_call(b"ColumnRangeFilter", start)[:-1] + b",false,'',false)",
+                    storeLimit=CLAIMS_AT_ONCE,
+                )
+                (cells,) = self._client.get_many(table, [request])
+                if not cells:
+                    break
+                start = cells[-1].qualifier
+                yield (
+                    row + start,
+                    [(cell.qualifier, cell.value.decode("latin-1")) for cell in cells if cell.qualifier != GENERATION],
+                )
 
     # --- chunks that no cell refers to
 
