@@ -131,7 +131,7 @@ class DocumentStore:
         self.unreadable = backend.values.unreadable
         self._table = pages_table(backend.engine, backend.schema, clock, backend.values.same_value)
         self._committer = backend.committer(durability)
-        self.clusters = ClusterLookup(self._table, backend.values.fetch)
+        self.clusters = ClusterLookup(self._table, backend.values.fetch, backend.values.read_together)
         self._reader = DocumentReader(self._table, backend.values)
         self.cells = CellStore(self._table, backend.values, self._committer, clock)
 

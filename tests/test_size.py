@@ -23,8 +23,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 41_914,
-    "lines of code of the core": 30_937,
+    "lines of code of docstore/": 41_946,
+    "lines of code of the core": 30_972,
     "files of docstore/": 193,
     "classes": 438,
     "record types": 215,

@@ -31,6 +31,7 @@ from docstore.model.types import (
 )
 from docstore.storage.engine import Plan, ScannedRow
 from docstore.storage.table import PAGES, TIMESTAMP_STEP_MICROS, Table
+from docstore.storage.unreadable import Place
 from docstore.storage.values import READ_AHEAD_BYTES, raw_bytes_of
 
 if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
@@ -116,7 +117,7 @@ class CellStore:
         while True:
             cells = self._table.read_row(row_key, wanted._replace(cell_limit=SLICE_CELLS, after=after))
             for cell in cells:
-                yield self.fetched(row_key, cell)
+                yield self._fetched(row_key, cell)
             if len(cells) < SLICE_CELLS:
                 return
             after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
@@ -385,15 +386,13 @@ class CellStore:
 
     def _newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
         newest = self._table.newest(row_key, family, qualifier)
-        return None if newest is None else self.fetched(row_key, newest)
+        return None if newest is None else self._fetched(row_key, newest)
 
-    def fetched(self, row_key: bytes, cell: Cell) -> Cell:
-        """A stored cell with its value.
+    def readable(self, row_key: bytes, cell: Cell) -> Cell | None:
+        """A cell that a scan gave, with its value; None if that cannot be read, which is noted."""
+        return self._values.unreadable.attempt(lambda: self._fetched(row_key, cell), Place(row_key, *cell[:3]))
 
-        Raises:
-            CorruptionError: it is damaged or not there.
-        """
-
+    def _fetched(self, row_key: bytes, cell: Cell) -> Cell:
         def look_up() -> Cell:
             spec = ReadSpec((cell.family,), cell.qualifier, cell.timestamp, cell.timestamp + 1)
             cells = self._table.read_row(row_key, spec)
@@ -406,7 +405,7 @@ class CellStore:
             return self._values.read_together(look_up)
 
     def _row(self, row_key: bytes, cells: Sequence[Cell], spec: ReadSpec) -> Row:
-        shown = cells if spec.keys_only else [self.fetched(row_key, cell) for cell in cells]
+        shown = cells if spec.keys_only else [self._fetched(row_key, cell) for cell in cells]
         return Row(row_key, keys.url_of(row_key), tuple(shown))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -465,20 +466,17 @@ class DocumentReader:
         """One value of a version: b"" if it has none; None if it cannot be read, which is noted."""
         return self._attempt(row_key, column, timestamp, self._values.fetch)
 
+    def readable(self, row_key: bytes, shown: LiveCapture, column: Column) -> bytes | None:
+        """A value of a capture that a scan gave: b"" if it has none; None if it cannot be read, which is noted."""
+        with suppress(CorruptionError):  # compaction may have moved it since the scan
+            return self._values.fetch(shown.columns.get(column, INLINE_TAG))
+        return self.value(row_key, column, shown.timestamp)
+
     def verdict(self, row_key: bytes, shown: LiveCapture) -> capture.StoredVerdict | None:
         """The verdict of a capture that a scan gave; None if it has none, or a damaged one, which is noted."""
-
-        def fetch(cell_value: bytes) -> bytes:
-            try:
-                return self._values.fetch(cell_value)
-            except CorruptionError:  # compaction may have moved it since the scan
-                return self._values.read_together(lambda: look_up(cell_value))
-
-        def look_up(cell_value: bytes) -> bytes:
-            now = self._table.capture_at(row_key, shown.timestamp)
-            return self._values.fetch(cell_value if now is None else now.columns.get(capture.VERDICT, cell_value))
-
-        return self._values.unreadable.verdict(fetch, row_key, shown.timestamp, shown.columns)
+        found = self.readable(row_key, shown, capture.VERDICT)
+        place = Place(row_key, *capture.VERDICT, shown.timestamp)
+        return self._values.unreadable.attempt(lambda: capture.decode_verdict(found), place) if found else None
 
     def is_readable(self, row_key: bytes, column: Column, timestamp: int) -> bool:
         """Whether a value of a version is absent or can be read; it is not decoded."""

@@ -243,8 +243,9 @@ def dedup_stats(store: DocumentStore, by: str | None = None, crawl: str = "") ->
         if newest is not None:
             placed = {cell.timestamp: cell for cell in row.cells if cell[:2] == capture.CANONICAL_PAGE}
             if newest.source in placed:
-                place = store.cells.fetched(row.row_key, placed[newest.source])
-                clusters[capture.decode_cluster_place(place.value).row_key] += 1
+                place = store.cells.readable(row.row_key, placed[newest.source])
+                if place is not None:
+                    clusters[capture.decode_cluster_place(place.value).row_key] += 1
         content = b""
         if "?" in url or by == "pattern":
             content = content_of(store, captures, rejected)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from docstore.model import capture
 from docstore.model.capture import StoredVerdict
-from docstore.model.errors import DocstoreError
+from docstore.model.errors import CorruptionError, DocstoreError
 from docstore.model.keys import host_of, url_of
 from docstore.model.markup import card, counted, number, percent, table, words
 from docstore.model.plain import Plain
@@ -50,6 +50,7 @@ LEAST_SHARE: Final = 0.2
 PROGRESS_ROWS: Final = 64
 
 _Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 @dataclass(slots=True)
@@ -223,7 +224,6 @@ def survey(store: DocumentStore, on_progress: Callable[[int, int], None] | None 
 class _Surveyor:
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
-        self._fetch = store.backend.values.fetch
         self._reader = DocumentReader(store.table, store.backend.values)
         self._stored_bytes = store.backend.values.stored_bytes
         self._survey = Survey(name=store.backend.path.name)
@@ -301,11 +301,11 @@ class _Surveyor:
         assert self._host is not None
         self._survey.urls += 1
         self._host.urls += 1
-        texts = {name: self._text(live, column) for name, column in _NAMED.items()}
+        texts = {name: self._text(row.row_key, live, column) for name, column in _NAMED.items()}
         times = (live.timestamp, live.source)
         note = next((cell for cell in row.cells if cell[:2] == _LANG_NOTE and cell.timestamp in times), None)
-        fetched = partial(self._store.cells.fetched, row.row_key)
-        lang = "" if note is None else str(capture.decode_note(fetched(note).value).get("lang", ""))
+        readable = partial(self._store.cells.readable, row.row_key)
+        lang = "" if note is None else str(capture.decode_note(_sound(readable(note)).value).get("lang", ""))
         for name, value in (("annotated", lang), *texts.items()):
             if value and name != "title":
                 self._names[name].add(value[:40].lower())
@@ -313,7 +313,7 @@ class _Surveyor:
         length = 0 if main is None else raw_bytes_of(main)
         self._text_bytes[1 << (length.bit_length() - 1) if length else 0] += 1
         if live.source in places:
-            place = capture.decode_cluster_place(fetched(places[live.source]).value)
+            place = capture.decode_cluster_place(_sound(readable(places[live.source])).value)
             self._survey.swept += 1
             if place.row_key != row.row_key:
                 self._clusters.add(place.row_key, row.row_key, place.similarity, texts["title"])
@@ -321,9 +321,8 @@ class _Surveyor:
             verdict = next((one for one, said in zip(verdicts, captures, strict=True) if said is live), None)
             self._clusters.add_by_verdict(row.row_key, verdict, texts["title"])
 
-    def _text(self, live: LiveCapture, column: capture.Column) -> str:
-        value = live.columns.get(column)
-        return "" if value is None else self._fetch(value).decode("utf-8", "replace")
+    def _text(self, row_key: bytes, live: LiveCapture, column: capture.Column) -> str:
+        return _sound(self._reader.readable(row_key, live, column)).decode("utf-8", "replace")
 
     def _end_host(self) -> None:
         if self._host is not None:
@@ -386,9 +385,10 @@ class _Surveyor:
                 return None
             family, qualifier = capture.CANONICAL_PAGE
             spec = ReadSpec((family,), qualifier, since=live.source, until=live.source + 1)
-            for cell in self._store.table.read_row(row_key, spec):
+            row = self._store.cells.read_row(row_key, spec)
+            for cell in () if row is None else row.cells:
                 if cell.qualifier == qualifier:
-                    place = capture.decode_cluster_place(self._fetch(cell.value))
+                    place = capture.decode_cluster_place(cell.value)
                     return None if place.row_key == row_key else place.row_key
             return _of(row_key, self._verdict(row_key, live))
         except DocstoreError:
@@ -397,9 +397,16 @@ class _Surveyor:
     def _newest_title(self, row_key: bytes) -> str:
         try:
             live = self._store.table.newest_capture(row_key)
-            return "" if live is None else self._text(live, capture.TITLE)
+            return "" if live is None else self._text(row_key, live, capture.TITLE)
         except DocstoreError:
             return ""
+
+
+def _sound(found: _Value | None) -> _Value:
+    """A value that could be read; without it, which the reader has noted, the row counts as damaged."""
+    if found is None:
+        raise CorruptionError("a value cannot be read")
+    return found
 
 
 _LANG_NOTE: Final = (capture.NOTE_FAMILY, b"lang")

@@ -31,6 +31,7 @@ from docstore.model.sets import Numbers, Sets, distinct, spans
 
 ROUNDING = 1e-9
 """Subtracted before rounding up, so that a float error never asks for one member too many; the final test is exact."""
+TINY = 1e-12
 CHUNK_PAIRS = 1 << 22
 """Pairs or members in memory in one step: about 32 MB an array."""
 _AGREEMENT_PAIRS = 1 << 12
@@ -45,7 +46,9 @@ LEAST_PARTNERS = 64
 STARS = 64
 """In a large bucket at most so many texts are stars.  A star is compared with all texts that no earlier star holds."""
 HELD_SIGMAS = 2.0
-"""A text whose estimate is so many standard deviations above the threshold is held by a star."""
+"""A text whose estimate is so many standard deviations above the threshold is held by a star; or by several stars that
+it may be near to, if the sum of their deviations is so large.  Else a family just above the threshold would be paired
+with all stars."""
 MATES = 4
 """A text that a star holds is compared with so many of those that follow it in the bucket: pages of its own host, whose
 titles are evidence."""
@@ -319,7 +322,7 @@ def band_pairs(
         for earlier, unsure in recent:
             seen = (earlier[left] == earlier[right]) & ~unsure[left]
             left, right = left[~seen], right[~seen]
-        likely = alike.agreements(left, right) >= alike.least(left, right, SIGMAS)
+        likely = alike.deviations(left, right) >= -SIGMAS
         left, right = np.concatenate([first, left[likely]]), np.concatenate([second, right[likely]])
         yield np.minimum(left, right), np.maximum(left, right), places if is_large else places[:0]
 
@@ -340,17 +343,16 @@ class _Alike:
         possible: NDArray[np.bool_] = smaller >= self.threshold * larger - ROUNDING
         return possible
 
-    def agreements(self, left: Numbers, right: Numbers) -> Numbers:
-        """Bins in which the sketches of each pair agree."""
-        return sketch_agreements(self.sketches, self.rows[left], self.rows[right])
-
-    def least(self, left: Numbers, right: Numbers, sigmas: float) -> NDArray[np.float64]:
-        """Bins that agree in a pair so many standard deviations below the threshold."""
+    def deviations(self, left: Numbers, right: Numbers) -> NDArray[np.float64]:
+        """Standard deviations by which the estimate of each pair is above the threshold; -inf if sizes forbid it."""
         agreement = bin_agreement(self.threshold, SKETCH_BIN_BITS)
+        agreeing = sketch_agreements(self.sketches, self.rows[left], self.rows[right])
         # A borrowed bin repeats the value of another bin, which then counts twice.  Three quarters is a safe factor.
         own = 0.75 * _own_bins(np.minimum(self.sizes[left], self.sizes[right]))
-        least: NDArray[np.float64] = BINS * (agreement - sigmas * np.sqrt(agreement * (1 - agreement) / own))
-        return least
+        one = np.sqrt(agreement * (1 - agreement) / own) + TINY  # without it 0 / 0 at the threshold 1
+        deviations = (agreeing / BINS - agreement + ROUNDING) / one
+        result: NDArray[np.float64] = np.where(self.may_be_by_size(left, right), deviations, -np.inf)
+        return result
 
 
 def _stars(bucket: Numbers, ties: NDArray[np.uint64], alike: _Alike) -> tuple[Numbers, Numbers, Numbers, Numbers]:
@@ -360,19 +362,20 @@ def _stars(bucket: Numbers, ties: NDArray[np.uint64], alike: _Alike) -> tuple[Nu
     near the first one, and need no pairs among each other: a text joins the cluster of the first one, or the sweep
     compares it with the canonical page of that cluster (`clusters.missing_pairs`).
     """
-    rest = bucket
+    rest, evidence = bucket, np.zeros(len(bucket))
     first, second, held = [bucket[:0]], [bucket[:0]], [bucket[:0]]
     for _ in range(min(STARS, len(bucket))):
         if not len(rest):
             break
-        centre, rest = np.full(len(rest) - 1, rest[0]), rest[1:]
-        agreeing, possible = alike.agreements(centre, rest), alike.may_be_by_size(centre, rest)
-        likely = possible & (agreeing >= alike.least(centre, rest, SIGMAS))
-        is_held = possible & (agreeing >= alike.least(centre, rest, -HELD_SIGMAS))
+        centre, rest, evidence = np.full(len(rest) - 1, rest[0]), rest[1:], evidence[1:]
+        deviations = alike.deviations(centre, rest)
+        likely = deviations >= -SIGMAS
+        evidence[likely] += deviations[likely]
+        is_held = likely & (np.maximum(evidence, deviations) >= HELD_SIGMAS)
         first.append(centre[likely])
         second.append(rest[likely])
         held.append(rest[is_held])
-        rest = rest[~is_held]
+        rest, evidence = rest[~is_held], evidence[~is_held]
     partners = int(np.clip(CHUNK_PAIRS // len(bucket), LEAST_PARTNERS, PARTNERS))
     left, right = bucket_pairs(np.zeros(len(rest), np.uint64), ties[rest], partners)
     in_stars = np.sort(np.concatenate(held))

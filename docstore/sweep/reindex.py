@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from docstore.model import capture
@@ -79,8 +80,7 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
     if not dry_run:
         with store.committer.lock:
             seen.rebuild_where_needed()
-    values = store.backend.values
-    reader = DocumentReader(store.table, values)
+    reader = DocumentReader(store.table, store.backend.values)
     for row in store.table.scan_captures():
         for live in reversed(list(store.table.row_captures(row.cells))):
             timestamp, columns = live.timestamp, live.columns
@@ -92,7 +92,7 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
                 continue  # postings lead to the capture that a visit confirms
             report.pages += 1
             pointer = PagePointer(timestamp, row.row_key)
-            if _is_outdated(columns, values.fetch):
+            if _is_outdated(columns, partial(reader.readable, row.row_key, live)):
                 report.outdated += 1
             elif seen.sees(pointer, live):
                 continue
@@ -101,11 +101,11 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
             yield row.row_key, timestamp
 
 
-def _is_outdated(columns: dict[Column, bytes], fetch: Callable[[bytes], bytes]) -> bool:
+def _is_outdated(columns: dict[Column, bytes], read: Callable[[Column], bytes | None]) -> bool:
     if capture.TEXT_CHECKSUM not in columns:
         return True
-    text_checksum = fetch(columns[capture.TEXT_CHECKSUM])
-    if not text_checksum:
+    text_checksum = read(capture.TEXT_CHECKSUM)
+    if text_checksum == b"":
         return False
-    sketch = fetch(columns[capture.SKETCH]) if capture.SKETCH in columns else b""
-    return text_checksum[0] != SCHEME_TEXT_1 or sketch[:1] != bytes((SCHEME_SKETCH_1,))
+    sketch = read(capture.SKETCH) or b""
+    return not text_checksum or text_checksum[0] != SCHEME_TEXT_1 or sketch[:1] != bytes((SCHEME_SKETCH_1,))

@@ -499,15 +499,16 @@ def test_candidates_include_near_pairs_of_a_bucket_too_large_for_all_pairs(monke
     assert candidates(sketches, sizes, chosen, 0.8)[0].tolist() == []
 
 
-def test_a_large_family_gives_few_candidates_and_each_text_is_among_them() -> None:
+@pytest.mark.parametrize(("changed_bins", "size"), [(8, 1000), (14, 116)], ids=["near", "just above the threshold"])
+def test_a_large_family_gives_few_candidates_and_each_text_is_among_them(changed_bins: int, size: int) -> None:
     rng = np.random.default_rng(8)
     texts = 4000
     sketches = np.repeat(rng.integers(0, 16, (1, 256), dtype=np.uint8), texts, 0)
-    for _ in range(8):
+    for _ in range(changed_bins):
         sketches[np.arange(texts), rng.integers(0, 256, texts)] = rng.integers(0, 16, texts)
-    first, second, cut = candidates(sketches, np.full(texts, 1000), np.arange(texts), 0.8)
+    first, second, cut = candidates(sketches, np.full(texts, size), np.arange(texts), 0.8)
     assert cut == texts
-    assert len(first) < 200 * texts  # all pairs are two thousand a text, and more than a thousand were compared
+    assert len(first) < 100 * texts  # all pairs are two thousand a text, and more than a thousand were compared
     assert len(np.union1d(first, second)) == texts
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgpack
 import pytest
 from pages import changed, page, words
-from stores import change_capture, damage_value
+from stores import change_capture, damage_record, damage_value
 from warc_records import message, record
 
 import docstore
@@ -35,7 +35,7 @@ from docstore.model.capture import (
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.plain import iso
-from docstore.model.types import Durability, RowMutations, Schema, SetCell
+from docstore.model.types import Durability, ReadSpec, RowMutations, Schema, SetCell
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats, known_duplicates
 from docstore.reports.survey import survey
@@ -391,6 +391,21 @@ def test_a_damaged_place_in_a_cluster_keeps_no_body_in_its_segment(tmp_path: Pat
         report = store.compact(full=True)
         assert report.damaged_values == report.kept_segments == 0
         assert [(one.url, one.column) for one in report.unreadable] == [(B, "dedup:canonical")]
+
+
+def test_a_place_in_a_cluster_whose_record_is_damaged_ends_no_count_and_no_look_up(tmp_path: Path) -> None:
+    urls = [f"https://{host}.example/?q={'x' * 700}" for host in "ab"]  # the place names a long URL, in a record
+    with opened(tmp_path) as store:
+        for at, url in enumerate(urls):
+            store.put_page(url, FIRST, headers=HTML, fetched_at=T0 + at)
+        sweep(store)
+        cells = store.table.stored_row(row_key(urls[1]), ReadSpec(("dedup",), CANONICAL_PAGE[1]))
+        damage_record(store, cells[0].value)
+    with opened(tmp_path) as store:
+        assert (dedup_stats(store).total.verdicts["exact"], survey(store).damaged) == (1, 1)
+        membership = store.clusters.of(row_key(urls[1]))
+        assert membership is not None and membership.canonical == row_key(urls[0])  # by its verdict
+        assert {(one.url, one.column) for one in store.unreadable.listed()} == {(urls[1], "dedup:canonical")}
 
 
 @pytest.mark.parametrize("status", [200, 304])
