@@ -698,9 +698,8 @@ class ValueMover:
 
     def _is_delta_of_last_body(self, old: bytes, record: Record) -> bool:
         """Whether a text is a delta of the body that was moved last, and not of the body of another page."""
-        place = place_of(old)
-        is_on_body = place is not None and record.codec == CODEC_ZSTD_BODY
-        return is_on_body and body_place(place, record) == place_of(self._old_body[0])
+        place = place_of(old) if record.codec == CODEC_ZSTD_BODY else None
+        return place is not None and body_place(place, record) == place_of(self._old_body[0])
 
     # --- records
 
