@@ -1,4 +1,4 @@
-"""The only cache class, LRU, bounded by the cost of its values; and what an open store may hold in memory.
+"""What an open store may hold in memory; and the only cache class, LRU, bounded by the cost of its values.
 
 One number, `docstore.open(memory="512 MB")`, bounds the memory of a store: each cache takes its share of it (`SHARES`).
 The rest is for code, pages in flight, and what LevelDB keeps of its open tables.  Mapped files do not count.
@@ -14,6 +14,7 @@ from docstore.compiled import docstore_native
 from docstore.model.errors import InvalidArgument
 
 LruCache = docstore_native.LruCache
+"""In native code: a write puts some five values and asks ten times, and in Python each put took 1.6 us."""
 MB = 1_000_000
 DEFAULT_BYTES = 512 * MB, 64 * MB
 """Of a store that may be written, and of one that is open for reading only; and so below."""
