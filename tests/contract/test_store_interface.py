@@ -52,7 +52,7 @@ INSIDE = {
     "table",
     "committer",
     "repair",
-} | {"set_computed", "changes"}
+} | {"set_computed", "changes", "readable"}
 """What tools of this package use of an embedded store; no server gives it away."""
 OUTSIDE = {"about", "run_job"}
 """What only a server has."""
