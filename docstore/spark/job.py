@@ -27,6 +27,7 @@ from docstore.model.plain import Plain
 from docstore.model.types import Schema
 from docstore.reading.documents import MAX_REDIRECTS
 from docstore.spark import kernels
+from docstore.sweep.candidates import check_probability
 from docstore.sweep.clusters import ROUNDS, CanonicalPolicy
 from docstore.sweep.kernels import TextRule
 
@@ -57,9 +58,10 @@ TABLES = 1 << (63 - TABLE_BITS)
 FORMAT = 1
 """Number of the format of the table of fingerprints.  The column `made_by` holds it, with the rule of texts."""
 MOST_STARS = 100
-BLOCK_BITS = 12
-"""Pairs whose first numbers are equal but for these low bits are verified together.  Neighbouring numbers are pages of
-one site, so a text that is paired with many of them is sent once."""
+BLOCK_BITS = 12, 14
+"""Pairs whose first and whose second numbers are equal but for so many low bits are verified together.  Neighbouring
+numbers are pages of one site, so a text that is paired with many of them is sent once.  A task has few texts at a time,
+however many a text is paired with."""
 _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception): ")
 
 
@@ -131,6 +133,7 @@ class _Sweep:
         self._threshold = schema.near_threshold if options.threshold is None else options.threshold
         self._rule = TextRule(schema.extractor, schema.shingle_words, "blake3", True, schema.vocabulary)
         self._rule.kernel()  # refuses invalid parameters before anything is read
+        check_probability("threshold", self._threshold)
         self._fresh = len(options.against) << TABLE_BITS
         self._held: list[Frame] = []
 
@@ -143,6 +146,9 @@ class _Sweep:
 
     def _run(self, paths: Sequence[str]) -> SparkReport:
         schema = self._options.schema
+        for name in ("errors", "fingerprints", "clusters", *(["kept"] if self._options.kept else [])):
+            if self._exists(f"{self._output}/{name}"):
+                raise InvalidArgument(f"{self._output}/{name} exists; remove it, or choose another folder as output")
         made_by = f"{FORMAT} {schema.extractor} {schema.shingle_words} {schema.vocabulary}".rstrip()
         tables = [self._spark.read.parquet(path) for path in self._options.against]
         for path, earlier in zip(self._options.against, tables, strict=True):
@@ -173,10 +179,12 @@ class _Sweep:
         self._begin("clusters")
         members = self._persist(self._members(every, versions, groups, components))
         places = self._places(members, verified).checkpoint()
+        compared = verified.select("first", "second").limit(0)
         for _ in range(ROUNDS):  # with pairs that large buckets left out, as the local sweep does
             missing = places.select(F.explode("missing").alias("first"), F.col("id").alias("second"))
-            more = self._verified(missing, leading).checkpoint()
-            if more.isEmpty():
+            missing = missing.subtract(compared).checkpoint()
+            compared = compared.union(missing)
+            if missing.isEmpty() or (more := self._verified(missing, leading).checkpoint()).isEmpty():
                 break
             verified = verified.union(more)
             places = self._places(members, verified).checkpoint()
@@ -187,6 +195,16 @@ class _Sweep:
             stays.join(texts, "id").drop("id").write.parquet(f"{self._output}/kept")
         kinds = {row[0]: int(row[1]) for row in places.groupBy("kind").count().collect()}
         return SparkReport(sum(kinds.values()), errors, verified.count(), dict(sorted(kinds.items())))
+
+    def _exists(self, path: str) -> bool:
+        """Whether there is such a file or folder, in any file system that Spark reads."""
+        try:
+            self._spark.read.format("binaryFile").load(path)
+        except AnalysisException as error:
+            if error.getCondition() == "PATH_NOT_FOUND":
+                return False
+            raise
+        return True
 
     def _begin(self, step: str) -> None:
         """Name the step that the next jobs are of: in Spark's pages, and in its log of events."""
@@ -203,11 +221,18 @@ class _Sweep:
         """Write the tables of versions and of errors; -> errors."""
         if self._options.files:
             found = self._spark.read.format("binaryFile").load(list(paths))
+            if found.select("path").isEmpty():
+                raise InvalidArgument(f"there are no files in {', '.join(paths)}")
             is_local = found.select("path").where("path not like 'file:%'").isEmpty()  # then executors open them
             read = found.select("path", F.lit(None).cast("binary").alias("content") if is_local else "content")
             kernel = kernels.pages_of_files
         else:
             read = self._spark.read.parquet(*paths)
+            if "url" not in read.columns or not {"body", "text"} & {*read.columns}:
+                raise InvalidArgument(
+                    f"pages need a column url, and body or text; the columns in {', '.join(paths)} are "
+                    f"{', '.join(read.columns)}; rename them"
+                )
             if not {"timestamp", "date"} & {*read.columns}:
                 read = read.withColumn("timestamp", F.col("_metadata.file_modification_time"))
             read = read.select([name for name in read.columns if name in READ])
@@ -245,8 +270,8 @@ class _Sweep:
 
     def _verified(self, pairs: Frame, leading: Frame) -> Frame:
         """Those pairs of leaders that are within the threshold."""
-        pairs = pairs.select(F.shiftright("first", BLOCK_BITS).alias("block"), F.col("first").alias("id"), "second")
-        pairs = self._persist(pairs)
+        blocks = (F.shiftright(*each) for each in zip(("first", "second"), BLOCK_BITS, strict=True))
+        pairs = self._persist(pairs.select(F.xxhash64(*blocks).alias("block"), F.col("first").alias("id"), "second"))
         needed = pairs.select("block", "id").union(pairs.select("block", "second")).distinct()
         texts = needed.join(leading.select("id", "text", "is_list"), "id")
         work = partial(kernels.verified_pairs, self._rule, self._threshold)
@@ -362,6 +387,8 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except AnalysisException as error:
+        if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
+            raise InvalidArgument("there are no Parquet files in the paths; archives need --files") from error
         raise InvalidArgument(f"Spark refuses the call: {failure_reason(str(error))}") from error
     except (Py4JError, PySparkException) as error:
         raise StoreUnavailable(

@@ -1,12 +1,13 @@
 """How a store grows: a synthetic crawl with known duplicates, written into one store, and what each part of it costs.
 
-    python -m tools.bench.scale PAGES FOLDER [--manuals-of DIR]
+    python -m tools.bench.scale PAGES FOLDER [--first NUMBER] [--manuals-of DIR]
 
 A page has some 3 KB of HTML: the frame of its host, and sentences of Zipf-distributed words.  Hosts have Zipf sizes;
 there are 20,000 at a million pages.  Of the pages 10% are near copies of any earlier page and 6% exact copies, under
 URLs of other hosts; 12% are re-crawls of an earlier URL, half of them with a changed body.  A page is computed from its
 number alone, so each answer can be compared with the truth.  With `--manuals-of` the bodies are pages of WARC files in
-place of sentences, each with some words of its own.
+place of sentences, each with some words of its own.  With `--first` the folder has a store of the pages before that
+one, which grows to PAGES.
 
 A row is printed when the store has 20,000 pages, twice as many, and so on.  A write is all processor time of the
 process since the row before, divided by the pages.  Another process makes the pages and judges the answers, and this
@@ -184,13 +185,13 @@ def state_of(store: DocumentStore, folder: Path, pages: int, waits: Sequence[flo
     return row + [f"{ordered[int((len(ordered) - 1) * share)] * 1000:.0f}" for share in (0.5, 0.99, 0.999, 1)]
 
 
-def grow(store: DocumentStore, folder: Path, pages: int, maker: ProcessPoolExecutor) -> Iterator[Sequence[str]]:
+def grow(store: DocumentStore, folder: Path, pages: range, maker: ProcessPoolExecutor) -> Iterator[Sequence[str]]:
     """Write the pages that another process makes; a row each time that their number has doubled."""
     counts, micros, measured, next_row = [0, 0, 0], 0.0, 0, FIRST_ROW
     caller = Caller(store)
     caller.start()
-    for begin in range(0, pages, CHUNK):
-        made = maker.submit(pages_from, begin, min(begin + CHUNK, pages)).result()
+    for begin in pages[::CHUNK]:
+        made = maker.submit(pages_from, begin, min(begin + CHUNK, pages.stop)).result()
         measured -= len(caller.waits)
         began = time.process_time()
         results = list(store.put_pages(made, threads=1))
@@ -199,7 +200,7 @@ def grow(store: DocumentStore, folder: Path, pages: int, maker: ProcessPoolExecu
         new = maker.submit(judged_from, begin, results).result()
         counts = [sum(some) for some in zip(counts, new, strict=True)]
         written = begin + len(made)
-        if written in (next_row, pages):
+        if written - pages.start == next_row or written == pages.stop:
             planted, found, wrong = counts
             found_share = f"{found / max(1, planted):.5f}"
             yield (
@@ -229,15 +230,15 @@ def run_command(folder: Path, pages: int, command: Sequence[str]) -> Sequence[st
     return " ".join(command), *rates, f"{own:.0f}", f"{mapped:.0f}"
 
 
-def main(pages: int, folder: Path, *, manuals_of: Path | None = None) -> Iterator[Section]:
-    """Write so many pages into a new store, a row each time that their number has doubled; then run commands on it."""
+def main(pages: int, folder: Path, *, first: int = 0, manuals_of: Path | None = None) -> Iterator[Section]:
+    """Write pages until a store has so many, a row each time that their number has doubled; then run commands on it."""
     use_one_heap()
     section = Section("A growing store", COMMAND, COLUMNS)
     with (
         ProcessPoolExecutor(1, get_context("spawn"), load_manuals, (manuals_of,)) as maker,
-        open_store(folder, create=True, durability="flush") as store,
+        open_store(folder, create=not first, durability="flush") as store,
     ):
-        for row in grow(store, folder, pages, maker):
+        for row in grow(store, folder, range(first, pages), maker):
             section.rows.append(row)
             print(" | ".join(row), flush=True)
     yield section
