@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from docstore.cluster.client import (
     GIVE_UP_SECONDS,
@@ -337,71 +337,75 @@ class Requests:
         self, requests: Sequence[CheckAndMutate], cells: Sequence[Sequence[HBaseCell]]
     ) -> list[bool | None]:
         """Change rows, each on its condition and with its cells; None for an unknown outcome."""
-        places = [_Place(request.row) for request in requests]
-        slots = [number for number, place in enumerate(places) if not place.claim]
-        conditionals = [self._conditional(places[number], requests[number], cells[number]) for number in slots]
-        applied = self._client.check_and_mutate_all(f"{self._namespace}:pages", conditionals) if slots else ()
-        changed = self._change_claims([pair for pair in zip(places, requests, strict=True) if pair[0].claim])
-        replies: dict[int, bool | None] = dict(zip(slots, applied, strict=True))
-        return [replies[number] if number in replies else changed[request] for number, request in enumerate(requests)]
-
-    def _change_claims(self, claims: Sequence[tuple[_Place, CheckAndMutate]]) -> dict[CheckAndMutate, bool | None]:
-        """Change claims, each on its condition: those of one row in one call, again while others change the row."""
-        make = messages()
-        table = f"{self._namespace}:{CLAIMS_TABLE}"
+        slots = [number for number, request in enumerate(requests) if request.row.startswith(SLOTS)]
+        conditionals = [self._conditional(requests[number], cells[number]) for number in slots]
         replies: dict[CheckAndMutate, bool | None] = {}
-        waiting: dict[bytes, list[tuple[_Place, CheckAndMutate]]] = {}
-        for place, request in claims:
-            waiting.setdefault(place.row, []).append((place, request))
-        while waiting:
+        if slots:
+            applied = self._client.check_and_mutate_all(f"{self._namespace}:pages", conditionals)
+            replies = {requests[number]: is_applied for number, is_applied in zip(slots, applied, strict=True)}
+        replies |= self._change_claims([request for request in requests if not request.row.startswith(SLOTS)])
+        return [replies[request] for request in requests]
+
+    def _change_claims(self, requests: Sequence[CheckAndMutate]) -> dict[CheckAndMutate, bool | None]:
+        """Change claims, each on its condition: those of one row in one call, again while others change the row."""
+        make, table = messages(), f"{self._namespace}:{CLAIMS_TABLE}"
+        replies: dict[CheckAndMutate, bool | None] = {}
+        while waiting := [request for request in requests if request not in replies]:
+            rows: dict[bytes, dict[bytes, CheckAndMutate]] = {}
+            for request in waiting:
+                place = _Place(request.row)
+                if rows.setdefault(place.row, {}).setdefault(place.claim, request) is not request:
+                    replies[request] = False
             gets = []
-            for row, of_row in waiting.items():
-                names = dict.fromkeys([GENERATION, *(place.claim for place, _ in of_row)])
-                columns = [make.TColumn(family=CLAIM_FAMILY, qualifier=name) for name in names]
+            for row, claims in rows.items():
+                columns = [make.TColumn(family=CLAIM_FAMILY, qualifier=name) for name in (GENERATION, *claims)]
                 gets.append(make.TGet(row=row, columns=columns))
-            conditionals = []
-            for (row, of_row), cells in zip(list(waiting.items()), self._client.get_many(table, gets), strict=True):
+            changes: list[tuple[Conditional, list[CheckAndMutate]]] = []
+            for get, cells in zip(gets, self._client.get_many(table, gets), strict=True):
                 held = {cell.qualifier: cell.value for cell in cells}
-                puts = {GENERATION: os.urandom(8)}
-                gone: set[bytes] = set()
-                for place, request in list(of_row):
-                    content = None if request.expected is None else request.expected.encode("latin-1")
-                    if held.get(place.claim) != content or place.claim in puts or place.claim in gone:
-                        replies[request] = False
-                        of_row.remove((place, request))
-                    elif request.deletes:
-                        gone.add(place.claim)
-                    else:
-                        puts[place.claim] = request.puts[0][1].encode("latin-1")
-                if not of_row:
-                    del waiting[row]
-                    continue
-                written = [HBaseCell(CLAIM_FAMILY, name, _AT, value) for name, value in puts.items()]
-                parts = [put(row, written, self._durability)]
-                if gone:
-                    places = [(CLAIM_FAMILY, name, NEWEST - 1) for name in gone]
-                    parts.append(delete_columns(row, places, self._durability))
-                column = CLAIM_FAMILY, GENERATION
-                conditionals.append(Conditional(column, held.get(GENERATION), row_mutations(row, parts)))
-            applied = self._client.check_and_mutate_all(table, conditionals) if conditionals else ()
-            for (row, of_row), is_applied in zip(list(waiting.items()), applied, strict=True):
+                claims = rows[get.row]
+                fitting = {name: one for name, one in claims.items() if held.get(name) == _encoded(one.expected)}
+                replies |= dict.fromkeys([one for name, one in claims.items() if name not in fitting], False)
+                if fitting:
+                    generation = held.get(GENERATION)
+                    changes.append((self._changed_row(get.row, generation, fitting), list(fitting.values())))
+            applied = self._client.check_and_mutate_all(table, [change for change, _ in changes])
+            for (_, changed), is_applied in zip(changes, applied, strict=True):
                 if is_applied is not False:
-                    replies.update((request, is_applied) for _, request in of_row)
-                    del waiting[row]
+                    replies |= dict.fromkeys(changed, is_applied)
         return replies
 
-    def _conditional(self, place: _Place, request: CheckAndMutate, cells: Sequence[HBaseCell]) -> Conditional:
+    def _changed_row(self, row: bytes, generation: bytes | None, claims: Mapping[bytes, CheckAndMutate]) -> Conditional:
+        values = {name: _encoded(value) for name, request in claims.items() for _, value in request.puts}
+        values[GENERATION] = os.urandom(8)
+        cells = [HBaseCell(CLAIM_FAMILY, name, _AT, value) for name, value in values.items() if value is not None]
+        gone = [(CLAIM_FAMILY, name, NEWEST - 1) for name, request in claims.items() if request.deletes]
+        return Conditional((CLAIM_FAMILY, GENERATION), generation, self._mutations(row, cells, gone))
+
+    def _conditional(self, request: CheckAndMutate, cells: Sequence[HBaseCell]) -> Conditional:
+        place = _Place(request.row)
         puts = [
             HBaseCell(place.family, place.qualifier(column), _AT, value.encode("latin-1"))
             for column, value in request.puts
         ]
-        parts = [put(place.row, [*puts, *cells], self._durability)] if puts or cells else []
-        if request.deletes:
-            gone = [(place.family, place.qualifier(column), NEWEST - 1) for column in request.deletes]
-            parts.append(delete_columns(place.row, gone, self._durability))
         return Conditional(
             (place.family, place.qualifier(request.column)),
-            None if request.expected is None else request.expected.encode("latin-1"),
-            row_mutations(place.row, parts),
+            _encoded(request.expected),
+            self._mutations(
+                place.row,
+                [*puts, *cells],
+                [(place.family, place.qualifier(column), NEWEST - 1) for column in request.deletes],
+            ),
             sum(len(cell.value) for cell in cells),
         )
+
+    def _mutations(self, row: bytes, cells: Sequence[HBaseCell], gone: Sequence[tuple[bytes, bytes, int]]) -> Any:
+        """Puts of cells and deletes of columns of a row."""
+        parts = [put(row, cells, self._durability)] if cells else []
+        if gone:
+            parts.append(delete_columns(row, gone, self._durability))
+        return row_mutations(row, parts)
+
+
+def _encoded(content: str | None) -> bytes | None:
+    return None if content is None else content.encode("latin-1")

@@ -59,23 +59,21 @@ class KeyRows:
         self._client = client
         self._table = f"{namespace}:{KEYS_TABLE}"
 
-    def gets(self, keys: Iterable[int]) -> list[Any]:
-        """Requests for the first texts of keys."""
+    def read(self, keys: Iterable[int]) -> dict[int, list[int]]:
+        """The first `BUCKET_LIMIT` texts of those keys that have any."""
         make = messages()
         columns: dict[int, list[Any]] = {}
         for key in sorted(keys):
-            column = make.TColumn(family=KEY, qualifier=_rest(key))
-            columns.setdefault(key >> _REST_BITS, []).append(column)
-        return [
+            columns.setdefault(key >> _REST_BITS, []).append(make.TColumn(family=KEY, qualifier=_rest(key)))
+        gets = [
             make.TGet(row=bytes((row,)), columns=of_row, maxVersions=BUCKET_LIMIT) for row, of_row in columns.items()
         ]
-
-    def read(self, keys: Iterable[int]) -> dict[int, list[int]]:
-        """The first `BUCKET_LIMIT` texts of those keys that have any."""
-        gets = self.gets(keys)
         parts = [gets[at : at + ROWS_A_CALL] for at in range(0, len(gets), ROWS_A_CALL)]
         replies = self._client.in_parallel(lambda part: self._client.get_many(self._table, part), parts)
-        return found_texts(gets, chain.from_iterable(replies))
+        found: dict[int, list[int]] = {}
+        for row, cells in zip(columns, chain.from_iterable(replies), strict=True):
+            found.update(_texts_of(row, cells))
+        return found
 
     def write(self, buckets: Buckets, durability: Durability) -> None:
         """Add texts to keys."""
@@ -93,29 +91,10 @@ class KeyRows:
 
     def scan(self, first: int = 0) -> Iterator[tuple[int, list[int]]]:
         """The keys from one on, in order, with all their texts."""
-        make = messages()
         for row in range(first >> _REST_BITS, ROWS):
-            start = max(first, row << _REST_BITS)
-            while True:
-                from_start = filter_call(b"ColumnRangeFilter", _rest(start))[:-1] + b",true,'',false)"
-                get = make.TGet(
-                    row=bytes((row,)),
-                    columns=[make.TColumn(family=KEY)],
-                    maxVersions=CELLS_A_SCAN,
-                    filterString=from_start,
-                    storeLimit=CELLS_A_SCAN,
-                )
-                found = list(found_texts([get], self._client.get_many(self._table, [get])).items())
-                is_cut = sum(len(texts) for _, texts in found) >= CELLS_A_SCAN
-                if is_cut and len(found) > 1:
-                    start, _ = found.pop()  # its last texts may be missing
-                yield from found
-                if not is_cut:
-                    break
-                if start == found[-1][0]:  # one key has all the cells
-                    start += 1
-                    if start >> _REST_BITS != row:
-                        break
+            start = _rest(max(first, row << _REST_BITS))
+            for cells in columns_from(self._client, self._table, bytes((row,)), KEY, start):
+                yield from _texts_of(row, cells).items()
 
     def held(self, postings: Sequence[tuple[int, int]]) -> list[bool]:
         """Of each key and text whether the text is posted under the key."""
@@ -138,13 +117,32 @@ class KeyRows:
         self._client.delete_many(self._table, deletes)
 
 
-def found_texts(gets: Sequence[Any], replies: Iterable[Sequence[HBaseCell]]) -> dict[int, list[int]]:
-    """Texts by key, ascending, from the replies to requests of `KeyRows.gets`."""
+def columns_from(client: Client, table: str, row: bytes, family: bytes, start: bytes) -> Iterator[Sequence[HBaseCell]]:
+    """The cells of a row whose qualifiers are not below one of them, in slices of whole columns."""
+    make = messages()
+    while True:
+        get = make.TGet(
+            row=row,
+            columns=[make.TColumn(family=family)],
+            maxVersions=CELLS_A_SCAN,
+            filterString=filter_call(b"ColumnRangeFilter", start)[:-1] + b",true,'',false)",
+            storeLimit=CELLS_A_SCAN,
+        )
+        (cells,) = client.get_many(table, [get])
+        start = cells[-1].qualifier if len(cells) == CELLS_A_SCAN else b""
+        whole = [cell for cell in cells if cell.qualifier != start]
+        yield whole or cells
+        if not start:
+            return
+        start += b"" if whole else b"\x00"
+
+
+def _texts_of(row: int, cells: Iterable[HBaseCell]) -> dict[int, list[int]]:
+    """Texts by key, ascending, of cells of a row."""
     found: dict[int, list[int]] = {}
-    for get, cells in zip(gets, replies, strict=True):
-        row = get.row[0] << _REST_BITS
-        for _, rest, timestamp, _ in cells:
-            found.setdefault(row | int.from_bytes(rest, "big"), []).append(_AFTER_NUMBERS - timestamp)
+    for _, rest, timestamp, _ in cells:
+        key = row << _REST_BITS | int.from_bytes(rest, "big")
+        found.setdefault(key, []).append(_AFTER_NUMBERS - timestamp)
     return found
 
 
@@ -171,7 +169,9 @@ class RowIndex(TextIndex):
         self._logged: Buckets = {}
         self._full: LruCache[int, list[int]] = LruCache(MAX_FULL_BUCKETS)
         self._counts: dict[int, int] = {}
-        """Postings of this process in buckets that were not read; begun anew when there are MAX_COUNTED_BUCKETS."""
+        self._earlier_counts: dict[int, int] = {}
+        """Postings of this process in buckets that were not read, MAX_COUNTED_BUCKETS at most: the recent ones, and
+        those before."""
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """See `TextIndex`.
@@ -192,14 +192,15 @@ class RowIndex(TextIndex):
 
     def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
         """See `TextIndex`."""
-        buckets, known, counts = new.buckets, self._read, self._counts
-        if len(counts) > MAX_COUNTED_BUCKETS:
-            counts.clear()
+        if len(self._counts) > MAX_COUNTED_BUCKETS:
+            self._earlier_counts, self._counts = self._counts, {}
+        buckets, known, counts, earlier = new.buckets, self._read, self._counts, self._earlier_counts
         for key in chain.from_iterable(part.tolist() for part in keys):
             posted = buckets.get(key, [])
             texts = known.get(key)
             if texts is None:
-                counts[key] = count = counts.get(key, -1) + 1
+                count = counts.get(key) or earlier.get(key, 0)
+                counts[key] = count + 1
             else:
                 count = len(texts) + len(posted)
             if count < BUCKET_LIMIT:

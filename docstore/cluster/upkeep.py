@@ -31,7 +31,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgpack
 
 from docstore.cluster import client as thrift
-from docstore.cluster.client import Client, Unknown, messages
+from docstore.cluster.client import Client, Unknown
 from docstore.cluster.coding import (
     CHUNKS_TABLE,
     CLAIM,
@@ -43,18 +43,17 @@ from docstore.cluster.coding import (
     encode_column,
     encode_key,
     encode_timestamp,
-    filter_call,
 )
 from docstore.cluster.commit import COUNTS_FAMILY, TAKEN, TOTALS, fold_shared
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import CLAIM as CLAIM_COLUMN
 from docstore.cluster.protocol import CLAIMS, GENERATION, CheckAndMutate, claim_row, slot_pointer
-from docstore.cluster.rowindex import KeyRows
-from docstore.cluster.upkeep_postings import GRACE_SECONDS, MOST_TRIES, TO_PAGES, PostedPages, PostingUpkeep
+from docstore.cluster.rowindex import KeyRows, columns_from
+from docstore.cluster.upkeep_postings import GRACE_SECONDS, MOST_TRIES, TO_PAGES, TO_TEXTS, PostedPages, PostingUpkeep
 from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owner, cell_named, chunks_named
 from docstore.model.capture import PagePointer
 from docstore.model.errors import CommitUnknown, CorruptionError
-from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_ROW, POSTING_BAND, PURGED_ROW
+from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_ROW, PURGED_ROW
 from docstore.model.types import Cell, Condition, DeleteCells, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.captures import CaptureRecord, capture_of, without_body
 from docstore.storage.reports import CompactionReport, Progress
@@ -184,7 +183,7 @@ class StoreUpkeep:
         for kind in TO_PAGES:
             sweep = partial(self._postings.sweep, kind, dry_run=self._dry_run)
             steps.append(_Step(f"postings {kind}", "postings", sweep, bytes((kind,)), bytes((kind + 1,))))
-        sweep = partial(self._postings.sweep, POSTING_BAND, dry_run=self._dry_run)
+        sweep = partial(self._postings.sweep, TO_TEXTS, dry_run=self._dry_run)
         steps.append(_Step("keys", KEYS_TABLE, sweep))
         steps.append(_Step("claims", CLAIMS_TABLE, self._drop_claims))
         steps.append(_Step("chunks", CHUNKS_TABLE, self._drop_chunks))
@@ -359,25 +358,15 @@ class StoreUpkeep:
 
     def _claims(self, after: bytes) -> Iterator[tuple[bytes, list[_Claim]]]:
         """Claims, and their row with the name of the last one."""
-        make = messages()
         table = self._engine.name(CLAIMS_TABLE)
         for row in sorted({claim_row(bytes((last,))) for last in range(256)}):
-            start = after[1:] if after[:1] == row else b""
-            while row >= after[:1]:
-                request = make.TGet(
-                    row=row,
-                    columns=[make.TColumn(family=CLAIM)],
-                    filterString=filter_call(b"ColumnRangeFilter", start)[:-1] + b",false,'',false)",
-                    storeLimit=CLAIMS_AT_ONCE,
-                )
-                (cells,) = self._client.get_many(table, [request])
-                if not cells:
-                    break
-                start = cells[-1].qualifier
-                yield (
-                    row + start,
-                    [(cell.qualifier, cell.value.decode("latin-1")) for cell in cells if cell.qualifier != GENERATION],
-                )
+            if row < after[:1]:
+                continue
+            start = after[1:] if row == after[:1] else b""
+            for cells in columns_from(self._client, table, row, CLAIM, start):
+                claims = [(cell.qualifier, cell.value.decode("latin-1")) for cell in cells]
+                if claims:
+                    yield row + claims[-1][0], [claim for claim in claims if claim[0] != GENERATION]
 
     # --- chunks that no cell refers to
 

@@ -43,7 +43,6 @@ from docstore.model.format import (
     CAPTURE_CONFIRMED,
     CAPTURE_FAMILY,
     CAPTURE_STORED,
-    POSTING_BAND,
     POSTING_BODY,
     POSTING_DOCNO,
     POSTING_PAYLOAD_DIGEST,
@@ -73,11 +72,12 @@ _FAMILY: Final = "m"
 _QUALIFIER: Final = b"postings"
 _BODY: Final = bytes((POSTING_BODY,))
 _TEXT: Final = bytes((POSTING_TEXT,))
-_BAND: Final = bytes((POSTING_BAND,))
+TO_TEXTS: Final = 3
+"""Kind of the postings of texts, which are no rows of `postings` but cells of `KeyRows`."""
 
 
 class Posting(NamedTuple):
-    """A posting of a page: the key of its row, and its qualifier; or of a text: POSTING_BAND and key, and number."""
+    """A posting of a page: the key of its row, and its qualifier; or of a text: TO_TEXTS and key, and number."""
 
     row_key: bytes
     qualifier: bytes
@@ -140,8 +140,10 @@ class PostingUpkeep:
         of_pages, of_texts = _split(missing)
         rows = [RowMutations(TABLE, row_key, [SetCell(FAMILY, qualifier, 0, b"")]) for row_key, qualifier in of_pages]
         self._engine.mutate_rows(rows, self._durability)
+        buckets: dict[int, list[int]] = {}
         for key, text in of_texts:
-            self._keys.write({key: [text]}, self._durability)
+            buckets.setdefault(key, []).append(text)
+        self._keys.write(buckets, self._durability)
         self.restored += len(missing)
 
     # --- one kind
@@ -155,24 +157,24 @@ class PostingUpkeep:
             seen: called with row keys up to which all is done.
             dry_run: only count.
         """
-        if kind == POSTING_BAND:
+        if kind == TO_TEXTS:
             self._find_crowded()
         pending: list[Posting] = []
-        postings = self._of_texts(after) if kind == POSTING_BAND else self._of_pages(kind, after)
+        postings = self._of_texts(after) if kind == TO_TEXTS else self._of_pages(kind, after)
         while slice_ := list(islice(postings, READ_AT_ONCE)):
             pending += [posting for posting, dangles in zip(slice_, self._dangling(slice_), strict=True) if dangles]
             if len(pending) >= MAX_PENDING_POSTINGS:
                 self._remove(pending, dry_run=dry_run)
                 pending = []
             if not pending:
-                seen(slice_[-1].row_key[kind == POSTING_BAND :])  # keys are the rows of their table
+                seen(slice_[-1].row_key[kind == TO_TEXTS :])  # keys are the rows of their table
         self._remove(pending, dry_run=dry_run)
 
     def _of_texts(self, after: bytes) -> Iterator[Posting]:
         """Postings of texts from a key on; those of full buckets are left out."""
         for key, texts in self._keys.scan(int.from_bytes(after, "big")):
             if len(texts) < BUCKET_LIMIT:
-                row_key = _BAND + key.to_bytes(8, "big")
+                row_key = bytes((TO_TEXTS,)) + key.to_bytes(8, "big")
                 yield from (Posting(row_key, text.to_bytes(TEXT_NUMBER_BYTES, "big")) for text in texts)
 
     def _of_pages(self, kind: int, after: bytes) -> Iterator[Posting]:
@@ -233,7 +235,7 @@ class PostingUpkeep:
             for row_key, qualifier in of_pages
         ]
         pages, texts = iter(self._client.exist(self._table, gets)), iter(self._keys.held(of_texts))
-        return [next(texts if posting.row_key[0] == POSTING_BAND else pages) for posting in postings]
+        return [next(texts if posting.row_key[0] == TO_TEXTS else pages) for posting in postings]
 
     # --- removing
 
@@ -281,7 +283,7 @@ def _split(postings: Iterable[Posting]) -> tuple[list[Posting], list[tuple[int, 
     of_pages: list[Posting] = []
     of_texts: list[tuple[int, int]] = []
     for posting in postings:
-        if posting.row_key[0] == POSTING_BAND:
+        if posting.row_key[0] == TO_TEXTS:
             of_texts.append((int.from_bytes(posting.row_key[1:], "big"), int.from_bytes(posting.qualifier, "big")))
         else:
             of_pages.append(posting)
