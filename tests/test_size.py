@@ -23,20 +23,20 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 41_946,
-    "lines of code of the core": 30_972,
+    "lines of code of docstore/": 42_105,
+    "lines of code of the core": 30_950,
     "files of docstore/": 193,
     "classes": 438,
     "record types": 215,
     "calls of import_module": 5,
-    "files of a put": 31,
-    "classes of a put": 42,
-    "functions of a put": 202,
+    "files of a put": 30,
+    "classes of a put": 41,
+    "functions of a put": 195,
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 19_425,
-    "lines of tools/": 9_540,
+    "lines of Rust": 19_637,
+    "lines of tools/": 9_560,
 }
 
 

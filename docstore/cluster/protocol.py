@@ -12,14 +12,17 @@ answered `new`.  Two rules give these guarantees (the model breaks each rule and
 2. A process that removes another's claim first fences its slot, so that the other page can no longer be written: if
    the slot is empty or has a fence, it puts a new fence there.
 
-A slot is a column of family `w` in its page's row, one for each timestamp; a claim is a row of table `claims`.  Names
-of the protocol are bytes decoded as Latin-1.
+A slot is a column of family `w` in its page's row, one for each timestamp; a claim is a column of one of CLAIM_ROWS
+rows of table `claims`.  HBase takes one condition a call, so the claims of a group that are in one row are changed by
+one: that the row's generation is still the one with which these claims were read.  Names of the protocol are bytes
+decoded as Latin-1.
 
 Source: docstore's own design; fences are like Chubby's sequencers (Burrows 2006, OSDI).
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -186,7 +189,10 @@ def fence_slot(slot: str, token: str, fences: Iterator[str]) -> Running[str | No
 SLOTS: Final = "slot "
 CLAIMS: Final = "claim "
 """Prefixes of the protocol's row names."""
+CLAIM_ROWS: Final = 16
 _TIMESTAMP_BYTES: Final = 8
+GENERATION: Final = b"generation"
+"""Column of a row of claims: changes with each change of a claim in it."""
 _AT: Final = 1
 """Timestamp of all these cells, so that each overwrites the one before it."""
 
@@ -207,25 +213,36 @@ def claim_name(claim: bytes) -> str:
     return CLAIMS + claim.decode("latin-1")
 
 
-class _Place:
-    """Where a row of the protocol is in HBase: table, row, family, and the suffix of the names of its columns."""
+def claim_row(claim: bytes) -> bytes:
+    """The row of table `claims` with a claim."""
+    return bytes((claim[-1] % CLAIM_ROWS * (256 // CLAIM_ROWS),))
 
-    __slots__ = ("family", "row", "suffix", "table")
+
+class _Place:
+    """Where a row of the protocol is in HBase: table, row, family, and the suffix of the names of its columns.
+
+    The column of a claim has the claim as its whole name.
+    """
+
+    __slots__ = ("claim", "family", "row", "suffix", "table")
 
     def __init__(self, name: str) -> None:
-        self.family, self.suffix = WRITERS, b""
+        self.claim = self.suffix = b""
         if name.startswith(SLOTS):
             raw = name.removeprefix(SLOTS).encode("latin-1")
-            self.table, self.row = "pages", encode_key(raw[_TIMESTAMP_BYTES:])
+            self.table, self.row, self.family = "pages", encode_key(raw[_TIMESTAMP_BYTES:]), WRITERS
             self.suffix = b":" + raw[:_TIMESTAMP_BYTES]
         else:
-            self.table, self.row = CLAIMS_TABLE, encode_key(name.removeprefix(CLAIMS).encode("latin-1"))
-            self.family = CLAIM_FAMILY
+            self.claim = name.removeprefix(CLAIMS).encode("latin-1")
+            self.table, self.row, self.family = CLAIMS_TABLE, claim_row(self.claim), CLAIM_FAMILY
 
     def qualifier(self, column: str) -> bytes:
-        return column.encode("latin-1") + self.suffix
+        return self.claim or column.encode("latin-1") + self.suffix
 
     def columns(self, cells: Sequence[HBaseCell]) -> Mapping[str, str]:
+        if self.claim:
+            held = {cell.qualifier: cell.value.decode("latin-1") for cell in cells}
+            return {CLAIM: held[self.claim]} if self.claim in held else {}
         return {
             cell.qualifier.removesuffix(self.suffix).decode("latin-1"): cell.value.decode("latin-1")
             for cell in cells
@@ -304,7 +321,10 @@ class Requests:
         replies: dict[int, Mapping[str, str]] = {}
         for table in dict.fromkeys(place.table for place in places):
             here = [(number, place) for number, place in enumerate(places) if place.table == table]
-            gets = [make.TGet(row=place.row, columns=[make.TColumn(family=place.family)]) for _, place in here]
+            gets = [
+                make.TGet(row=place.row, columns=[make.TColumn(family=place.family, qualifier=place.claim or None)])
+                for _, place in here
+            ]
             found = self._client.get_many(f"{self._namespace}:{table}", gets)
             replies |= {number: place.columns(cells) for (number, place), cells in zip(here, found, strict=True)}
         return [replies[number] for number in range(len(rows))]
@@ -318,14 +338,57 @@ class Requests:
     ) -> list[bool | None]:
         """Change rows, each on its condition and with its cells; None for an unknown outcome."""
         places = [_Place(request.row) for request in requests]
-        replies: dict[int, bool | None] = {}
-        for table in dict.fromkeys(place.table for place in places):
-            here = [number for number, place in enumerate(places) if place.table == table]
-            conditionals = [self._conditional(places[number], requests[number], cells[number]) for number in here]
-            replies |= zip(
-                here, self._client.check_and_mutate_all(f"{self._namespace}:{table}", conditionals), strict=True
-            )
-        return [replies[number] for number in range(len(requests))]
+        slots = [number for number, place in enumerate(places) if not place.claim]
+        conditionals = [self._conditional(places[number], requests[number], cells[number]) for number in slots]
+        applied = self._client.check_and_mutate_all(f"{self._namespace}:pages", conditionals) if slots else ()
+        changed = self._change_claims([pair for pair in zip(places, requests, strict=True) if pair[0].claim])
+        replies: dict[int, bool | None] = dict(zip(slots, applied, strict=True))
+        return [replies[number] if number in replies else changed[request] for number, request in enumerate(requests)]
+
+    def _change_claims(self, claims: Sequence[tuple[_Place, CheckAndMutate]]) -> dict[CheckAndMutate, bool | None]:
+        """Change claims, each on its condition: those of one row in one call, again while others change the row."""
+        make = messages()
+        table = f"{self._namespace}:{CLAIMS_TABLE}"
+        replies: dict[CheckAndMutate, bool | None] = {}
+        waiting: dict[bytes, list[tuple[_Place, CheckAndMutate]]] = {}
+        for place, request in claims:
+            waiting.setdefault(place.row, []).append((place, request))
+        while waiting:
+            gets = []
+            for row, of_row in waiting.items():
+                names = dict.fromkeys([GENERATION, *(place.claim for place, _ in of_row)])
+                columns = [make.TColumn(family=CLAIM_FAMILY, qualifier=name) for name in names]
+                gets.append(make.TGet(row=row, columns=columns))
+            conditionals = []
+            for (row, of_row), cells in zip(list(waiting.items()), self._client.get_many(table, gets), strict=True):
+                held = {cell.qualifier: cell.value for cell in cells}
+                puts = {GENERATION: os.urandom(8)}
+                gone: set[bytes] = set()
+                for place, request in list(of_row):
+                    content = None if request.expected is None else request.expected.encode("latin-1")
+                    if held.get(place.claim) != content or place.claim in puts or place.claim in gone:
+                        replies[request] = False
+                        of_row.remove((place, request))
+                    elif request.deletes:
+                        gone.add(place.claim)
+                    else:
+                        puts[place.claim] = request.puts[0][1].encode("latin-1")
+                if not of_row:
+                    del waiting[row]
+                    continue
+                written = [HBaseCell(CLAIM_FAMILY, name, _AT, value) for name, value in puts.items()]
+                parts = [put(row, written, self._durability)]
+                if gone:
+                    places = [(CLAIM_FAMILY, name, NEWEST - 1) for name in gone]
+                    parts.append(delete_columns(row, places, self._durability))
+                column = CLAIM_FAMILY, GENERATION
+                conditionals.append(Conditional(column, held.get(GENERATION), row_mutations(row, parts)))
+            applied = self._client.check_and_mutate_all(table, conditionals) if conditionals else ()
+            for (row, of_row), is_applied in zip(list(waiting.items()), applied, strict=True):
+                if is_applied is not False:
+                    replies.update((request, is_applied) for _, request in of_row)
+                    del waiting[row]
+        return replies
 
     def _conditional(self, place: _Place, request: CheckAndMutate, cells: Sequence[HBaseCell]) -> Conditional:
         puts = [

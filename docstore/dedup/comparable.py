@@ -8,8 +8,8 @@ the page, so bytes are compared within a status class (the first digit of the st
 A body of white space identifies no page.
 
 Main text is *doubtful* if it has less than a quarter of the title's words.  Words are separated by white space, have at
-least `LEAST_LETTERS` letters, count once and are case folded; the text has a word if it has its letters in a row.  A
-title without such a word decides nothing; nor does that of a feed, whose subject is its entries.
+least four letters, count once and are case folded; the text has a word if it has its letters in a row.  A title without
+such a word decides nothing; nor does that of a feed, whose subject is its entries.
 
 Two pages with similar texts get no verdict (*title mismatch*) if their titles contradict each other, and there is
 evidence that the text is boilerplate (a notice or a menu) and that the main subject of the pages is missing in it:
@@ -53,7 +53,6 @@ REASON_DOUBTFUL = "doubtful_text"
 """Added to any other verdict on text, including `new`, if the page's main text is doubtful."""
 REASON_TITLE_MISMATCH = "title_mismatch"
 """Reason of a new page that titles set apart from a page with a similar text; the verdict names that page."""
-LEAST_LETTERS: Final = 4
 LEAST_SHARE: Final = 4
 """n stands for a share of 1/n."""
 LEAST_WORD_BYTES: Final = 3
@@ -93,9 +92,7 @@ def is_blank(body: bytes) -> bool:
 
 def is_doubtful(analysis: Analysis) -> bool:
     """Whether the main text is doubtful, by the rule at the head of this file."""
-    if analysis.entries:
-        return False
-    return not docstore_native.has_words(analysis.main_bytes, analysis.title, LEAST_LETTERS, LEAST_SHARE)
+    return not (analysis.entries or analysis.holds_title)
 
 
 def distinctive_words(title: str) -> frozenset[str]:

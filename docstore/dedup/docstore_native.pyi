@@ -2,7 +2,7 @@
 means."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 from docstore.model.types import Headers
 
 INTERFACE: int
+K = TypeVar("K")
+V = TypeVar("V")
 
-Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes, bytes]
-"""Word count, text digest, simhash, sketch, band keys, samples, runs, shingle set; arrays as bytes of uint64."""
+Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes, bytes, bytes, bool]
+"""Word count, text digest, simhash, sketch, band keys, samples, runs, shingle set; arrays as bytes of uint64.  Then the
+name of the main text, and whether it has words of the title."""
 Page: TypeAlias = tuple[str, str, str, str, str, str, bytes, bytes, list[tuple[str, str]], Numbers | None]
 """Charset, title, description, keywords, lang, canonical, headings and main text in UTF-8, links, numbers if there are
 words."""
@@ -27,7 +30,7 @@ class Kernel:
     ) -> list[tuple[bytes | None, Page | str | None]]: ...
     def shingles(self, text: str) -> bytes: ...
     def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[bytes, bytes, bytes]: ...
-    def fingerprints(self, text: bytes) -> Numbers | None: ...
+    def fingerprints(self, text: bytes, title: str) -> Numbers | None: ...
 
 TEXT_LIMIT_BYTES: int
 """Text is taken from the first bytes of a body, so many at most."""
@@ -44,16 +47,6 @@ def wide_charset(head: bytes) -> str | None:
 def joined_words(text: str, table: bytes) -> str: ...
 def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
     """Which of some normalised words are words of a text, and how many words the text has."""
-
-def has_words(text: bytes, wanted: str, least: int, share: int) -> bool:
-    """Whether a text in UTF-8 has one in `share` of the words of a string; both are case-folded.
-
-    Args:
-        text: any.
-        wanted: words with white space between; each counts once.
-        least: letters of a word that counts; without such a word the answer is yes.
-        share: n stands for a share of 1/n.
-    """
 
 def is_unspaced(character: str) -> bool:
     """Whether a character is of a script that does not separate words."""
@@ -128,6 +121,40 @@ class Texts:
     def compare(
         self, page: tuple[int, bytes, bytes, int, NDArray[np.uint64]], numbers: list[int], most: int
     ) -> list[tuple[int, bool, bytes | None, int, int]]: ...
+
+class LruCache(Generic[K, V]):
+    """Values by key; the least recently used is evicted first.  Thread-safe.
+
+    Attributes:
+        used: cost of all values.
+        hits, misses: of `get`.
+
+    Args:
+        capacity: of all values together, in the unit of `cost`; a value that costs more is not cached.
+        cost: of a value; None for 1 each, then `capacity` is their number.
+        entry_cost: of each entry, next to its value.
+    """
+
+    def __init__(self, capacity: int, cost: Callable[[V], int] | None = None, entry_cost: int = 0) -> None: ...
+    @property
+    def used(self) -> int: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def misses(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, key: K) -> bool: ...
+    def get(self, key: K) -> V | None:
+        """The value of a key, which becomes the most recently used; None if it is not cached."""
+
+    def put(self, key: K, value: V) -> None:
+        """Cache a value in place of the key's last one; it becomes the most recently used."""
+
+    def drop(self, key: K) -> None:
+        """Remove a key, if it is cached."""
+
+    def clear(self) -> None:
+        """Remove all keys."""
 
 class Run:
     """The run of some groups, ``first <= group < end``, over a read-only buffer that nobody changes.
@@ -235,20 +262,14 @@ class FrameDictionary:
     @property
     def memory_bytes(self) -> int: ...
 
-EncodedTask: TypeAlias = tuple[
-    bytes,
-    Sequence[tuple[bytes | int, bytes, int]],
-    FrameDictionary | None,
-    bytes | int | None,
-    int | None,
-    int,
-    int,
-]
-"""The fields of `Task` in native/python/src/encode.rs."""
-
 def encode_values(
-    tasks: Sequence[EncodedTask], on_body: tuple[int, int], effort: tuple[int, bool, bool], threads: int
-) -> list[tuple[int, int, bytes]]: ...
+    values: Sequence[Any],
+    dictionaries: Sequence[Any],
+    costs: tuple[Mapping[tuple[str, bytes], tuple[int, int]], tuple[int, int], tuple[int, int]],
+    effort: tuple[int, bool, bool],
+    threads: int,
+    record: tuple[type, int],
+) -> list[tuple[Any, Any]]: ...
 
 class RecordEncoder:
     """Makes the bytes of `tablets.record.encode_records`; what marks things is handed in."""

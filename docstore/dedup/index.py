@@ -149,13 +149,15 @@ class NewPostings:
 
     Attributes:
         rows: its additions to rows of the table: qualifiers in order, each once.
-        recent: texts that it posts, if buckets are not rows; None if there are none.
+        buckets: texts that it posts, by key, if buckets are in a table of a cluster.
+        recent: texts that it posts, if buckets are in runs; None if there are none.
     """
 
-    __slots__ = ("recent", "rows")
+    __slots__ = ("buckets", "recent", "rows")
 
     def __init__(self) -> None:
         self.rows: dict[bytes, list[bytes]] = {}
+        self.buckets: dict[int, list[int]] = {}
         self.recent: docstore_native.Postings | None = None
 
     def add(self, qualifier: bytes, row_keys: Iterable[bytes]) -> None:
@@ -524,8 +526,10 @@ class HashIndex:
         """
         few = self.few_pages(row, new)
         if few is not None or self._rows is None:
-            pages = self.pages(row, new) if few is None else few
-            return next((page for page in pages if page.row_key != row_key and fits(page)), None)
+            for page in self.pages(row, new) if few is None else few:
+                if page.row_key != row_key and fits(page):
+                    return page
+            return None
         cached = self._rows.get(row)
         by_condition = {} if cached is None else cached[1]
         oldest = by_condition.get(condition)
@@ -613,11 +617,11 @@ class HashIndex:
 
     def _first(self, row_key: bytes, new: NewPostings) -> Sequence[bytes]:
         """The first POINTER_SLICE qualifiers of a row; not to be changed."""
-        cached = None if self._rows is None else self._rows.get(row_key)
-        stored: Sequence[bytes] = () if cached is None else cached[0]
-        if cached is None and row_key not in self._absent:
-            stored = self._engine.qualifiers(TABLE, row_key, POINTER_SLICE)
-            if self._rows is not None:
+        stored: Sequence[bytes] = ()
+        if row_key not in self._absent:
+            cached = None if self._rows is None else self._rows.get(row_key)
+            stored = self._engine.qualifiers(TABLE, row_key, POINTER_SLICE) if cached is None else cached[0]
+            if cached is None and self._rows is not None:
                 self._rows.put(row_key, (tuple(stored), {}))
         pending = new.rows.get(row_key)
         return stored if pending is None else _first_of(stored, pending)
@@ -651,7 +655,7 @@ class HashIndex:
         for table, row_key, mutations in written:
             if table != TABLE or row_key[0] not in _CACHED_KINDS:
                 continue
-            cached = None if rows is None else rows.get(row_key)
+            cached = None if rows is None or row_key in absent else rows.get(row_key)
             if cached is None and row_key not in absent and not self.gone_seen:
                 continue
             added = [mutation.qualifier for mutation in mutations if isinstance(mutation, SetCell)]

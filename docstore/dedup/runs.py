@@ -64,6 +64,7 @@ from docstore.model.sets import Keys
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
 from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.files import AppendFile, Files, translated
+from docstore.storage.heap import trim_heap
 
 TABLE: Final = "meta"
 FLUSH_TEXTS: Final = 2048
@@ -711,6 +712,7 @@ class RunFiles:
                 file.close()
             self._name(name)
             self._unsealed.discard(name)
+            trim_heap()  # what a group needed for a moment stays in the heaps of threads, and they grow with each
 
         self._unsealed.add(name)
         self._enqueue(name, seal)
@@ -755,9 +757,8 @@ class RunFiles:
     @staticmethod
     def _map(path: Path) -> NDArray[np.uint8]:
         with path.open("rb", buffering=0) as file:
-            if not os.fstat(file.fileno()).st_size:
-                return np.frombuffer(b"", np.uint8)
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+            is_empty = not os.fstat(file.fileno()).st_size
+            return np.frombuffer(b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
     def remove(self, name: Span, mapped: object = None) -> None:
         """Remove a run in the background, where its buffer `mapped` is released: unmapping a large file takes time.

@@ -57,6 +57,8 @@ class Analysis(NamedTuple):
         published: as in `text.readers.Text`.
         entries: of a feed or site map, as in `text:entries`; b"" for other pages.
         no_text: `Verdict.reason` of a body without text; "" if the body has a reader.
+        main_name: of `main` as a base of deltas (`bases.value_name`); b"" without words.
+        holds_title: whether `main` has words of the title (`comparable.is_doubtful`); False without words.
     """
 
     has_text: bool
@@ -82,6 +84,8 @@ class Analysis(NamedTuple):
     published: str = ""
     entries: bytes = b""
     no_text: str = ""
+    main_name: bytes = b""
+    holds_title: bool = False
 
     @property
     def main(self) -> str:

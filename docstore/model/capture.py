@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
@@ -196,8 +197,9 @@ _VERDICT_TYPES = (int, bytes, int, (int, float), str, bytes, int, int, int, (int
 _PLACE_TYPES = (bytes, int, (int, float))
 
 
+@lru_cache(maxsize=64)
 def decode_verdict(value: bytes) -> StoredVerdict:
-    """Decode `dedup:verdict`.
+    """Decode `dedup:verdict`; most verdicts are "new" and have the same bytes as others.
 
     Raises:
         CorruptionError: not a verdict.

@@ -100,12 +100,14 @@ class CaptureRecord(NamedTuple):
 
     def encode(self) -> bytes:
         """The value of the record's cell."""
-        _, kind, columns, arrived, confirms, body_name = self
-        return docstore_native.encode_capture(columns, _NUMBERS, kind, arrived, confirms, body_name)
+        return self.cell().value
 
-    def cell(self) -> SetCell:
-        """The mutation that writes it."""
-        return SetCell(CAPTURE_FAMILY, b"", self.timestamp, self.encode())
+    def cell(self, columns: dict[Column, bytes] | None = None) -> SetCell:
+        """The mutation that writes it, with these columns in place of its own if they are given."""
+        timestamp, kind, own, arrived, confirms, body_name = self
+        shown = own if columns is None else columns
+        value = docstore_native.encode_capture(shown, _NUMBERS, kind, arrived, confirms, body_name)
+        return SetCell(CAPTURE_FAMILY, b"", timestamp, value)
 
 
 def decode_capture(timestamp: int, value: bytes) -> CaptureRecord:

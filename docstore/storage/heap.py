@@ -7,7 +7,9 @@ C library nothing is set.
 from __future__ import annotations
 
 import ctypes
-from contextlib import suppress
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 M_MMAP_THRESHOLD = -3
 M_ARENA_MAX = -8
@@ -26,6 +28,18 @@ def use_one_heap() -> None:
         library = ctypes.CDLL(None)
         library.mallopt(M_ARENA_MAX, 1)
         library.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
+
+
+@contextmanager
+def collecting_by_hand() -> Iterator[None]:
+    """The garbage collector of Python runs only if it is called."""
+    collects = gc.isenabled()  # if two do this at once, the one that switched it off switches it on again
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def trim_heap() -> None:

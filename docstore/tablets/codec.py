@@ -45,8 +45,6 @@ Resolve: TypeAlias = Callable[[bytes], bytes]
 Encoded: TypeAlias = tuple[Record | None, Base | NewValue | None]
 """The record of a value, and what it is a delta against: a stored base, or an earlier value of the group.  A value that
 shares the record of an earlier one has none, and that value in place of a base."""
-_SHARES = 255
-"""Instead of a codec: the value shares the record of an earlier one."""
 DELTA_COST = {BODY: (12, 200), MAIN: (6, 50)}
 """What a delta is weighed against, by column: below one part in so many of the raw bytes it is taken at once; another
 has to save so many bytes, for the row of its base and a second decode at every read.  zstd alone hardly ever gets a
@@ -106,7 +104,7 @@ class ValueCodec:
         memory: Memory | None = None,
     ) -> None:
         self._effort = level, compares, guesses
-        self._small = small
+        self._costs = {column: (small or least, cost_bytes) for column, (least, cost_bytes) in DELTA_COST.items()}
         self._threads = min(processors(), MAX_THREADS)
         self.dictionaries: LruCache[bytes, bytes] = (memory or Memory()).cache("dictionaries", len)
 
@@ -120,45 +118,14 @@ class ValueCodec:
             values: each after those that it names; another value that it names is no base.
             dictionaries: of each value.
         """
-        numbers = {value: number for number, value in enumerate(values)}
-        tasks = []
-        for value, dictionary in zip(values, dictionaries, strict=True):
-            offers: list[tuple[bytes | int, bytes, int]] = []
-            for place, base in enumerate(value.bases):
-                held = numbers.get(base, b"") if isinstance(base, NewValue) else b"" if base is None else base.raw
-                offers.append((held, b"" if place else value.frame, value.saves[place] if value.saves else 0))
-            body = numbers.get(value.body) if isinstance(value.body, NewValue) else value.body
-            same = None if value.same is None else numbers.get(value.same)
-            small, cost_bytes = DELTA_COST.get(value.column, DELTA_COST[BODY])
-            frames = None if dictionary is None else dictionary.frames
-            tasks.append((value.raw, offers, frames, body, same, self._small or small, cost_bytes))
-        threads = self._threads if len(tasks) > 1 else 1
-        made = docstore_native.encode_values(tasks, ON_BODY_COST, self._effort, threads)
-        encoded: list[Encoded] = []
-        roots: dict[NewValue, Base | NewValue] = {}
-        """What others may be deltas against: the base of each value, or the value itself."""
-        for value, dictionary, (codec, number, frame) in zip(values, dictionaries, made, strict=True):
-            root, related = None, b""
-            if codec == _SHARES:
-                roots[value] = owner = values[number]
-                encoded.append((None, owner))
-                continue
-            if codec == CODEC_ZSTD_DELTA:
-                base = value.bases[number]
-                root = roots[base] if isinstance(base, NewValue) else base
-                related = b"" if root is None else root.name
-            elif codec == CODEC_ZSTD_DICTIONARY and dictionary is not None:
-                related = dictionary.checksum
-            (at, row_key), raw = value.pointer, value.raw
-            payload = frame if codec else raw
-            record = Record(RECORD_VALUE, row_key, *value.column, at, codec, related, len(raw), payload)
-            encoded.append((record, root))
-            roots[value] = root or value
-        return encoded
+        costs = self._costs, self._costs[BODY], ON_BODY_COST
+        threads = self._threads if len(values) > 1 else 1
+        record = Record, RECORD_VALUE
+        return docstore_native.encode_values(values, dictionaries, costs, self._effort, threads, record)
 
     def is_small(self, column: Column, frame_bytes: int, raw_bytes: int) -> bool:
         """Whether the delta of a value is taken at once: then no further base has to be read."""
-        small = self._small or DELTA_COST.get(column, DELTA_COST[BODY])[0]
+        small, _ = self._costs.get(column, self._costs[BODY])
         return 0 < frame_bytes * small < raw_bytes
 
     def decode(self, record: Record, resolve: Resolve | None = None) -> bytes:

@@ -27,7 +27,7 @@ from docstore.storage.table import PAGES, is_later
 from docstore.storage.unreadable import RESTORE, shown_column
 from docstore.storage.values import parse_cell_value
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.record import body_ref
+from docstore.tablets.record import body_place, decode_ref, encode_ref
 from docstore.tablets.segment import Recovery, ValueLog
 
 BATCH_ROWS = 256
@@ -100,7 +100,7 @@ def drop_lost(engine: Engine, value_log: ValueLog, manifest: Manifest, recovery:
     missing = {item.segment for item in recovery.lost if item.start == 0}.union(recovery.gone)
     for number in {item.segment for item in recovery.lost} - missing:
         for ref, record in value_log.records(number):
-            if record.codec == CODEC_ZSTD_BODY and recovery.is_lost(body_ref(ref, record)):
+            if record.codec == CODEC_ZSTD_BODY and recovery.is_lost(encode_ref(*body_place(decode_ref(ref), record))):
                 deltas.add(ref)
     bases = {name for name, cell_value in BaseRows(engine).scan() if is_lost(cell_value)}
     for segment in manifest.segments() if bases else ():

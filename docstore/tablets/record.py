@@ -49,6 +49,7 @@ from docstore.model.format import (
     SEGMENT_HEADER_BYTES,
 )
 from docstore.storage.files import ReadFile
+from docstore.storage.values import REF_TAG
 
 decode_varint, encode_varint = docstore_native.decode_varint, docstore_native.encode_varint
 _NARROW = Struct(RECORD_NARROW_HEADER)
@@ -324,25 +325,21 @@ def decode_ref(ref: bytes) -> Ref:
     Raises:
         CorruptionError: not three whole varints.
     """
-    numbers = []
-    number = shift = 0
-    for byte in ref:
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            numbers.append(number)
-            number = shift = 0
-        else:
-            shift += 7
-    if shift or len(numbers) != 3:
+    place = docstore_native.value_place(REF_TAG + b"\0" + ref)
+    if place is None:
         raise CorruptionError("a ref is damaged", expected="three varints", found=ref.hex() or "nothing")
-    return Ref(*numbers)
+    return Ref(*place)
 
 
-def body_ref(ref: bytes, text: Record) -> bytes:
-    """The ref of the record directly before a text that is a delta of its body: that body."""
-    segment, offset, _ = decode_ref(ref)
+def body_place(place: tuple[int, int, int], text: Record) -> Ref:
+    """The place of the record directly before a text that is a delta of its body: that body.
+
+    Args:
+        place: of the text's record: segment, offset and length.
+        text: the record.
+    """
     length = int.from_bytes(text.related, "little")
-    return encode_ref(segment, max(0, offset - length), length)
+    return Ref(place[0], max(0, place[1] - length), length)
 
 
 class SegmentNames:

@@ -43,11 +43,9 @@ from docstore.tablets.record import (
     Damage,
     Record,
     Ref,
-    body_ref,
+    body_place,
     decode_record,
-    decode_ref,
     deleted_range,
-    encode_ref,
     walk_records,
 )
 
@@ -206,7 +204,7 @@ class Salvage:
             return self._dictionaries.load(name)
         base = self._bases.get(name)
         if record.codec == CODEC_ZSTD_BODY:
-            base = _Place(place.handle, decode_ref(body_ref(encode_ref(*place.ref), record)), b"")
+            base = _Place(place.handle, body_place(place.ref, record), b"")
         raw = None if base is None else self._value(base)
         if raw is None:
             raise CorruptionError("the base of a delta is missing", expected=f"base {name.hex()}", found="no record")

@@ -38,7 +38,16 @@ from docstore.storage.values import (
 )
 from docstore.tablets.codec import LONGEST_OWN_BODY_BYTES, Encoded, ValueCodec
 from docstore.tablets.dictionaries import SiteDictionaries
-from docstore.tablets.record import Record, body_ref, decode_ref, delete_column, delete_family, delete_row, encode_ref
+from docstore.tablets.record import (
+    Record,
+    Ref,
+    body_place,
+    decode_ref,
+    delete_column,
+    delete_family,
+    delete_row,
+    encode_ref,
+)
 from docstore.tablets.segment import ValueLog
 
 Result = TypeVar("Result")
@@ -191,7 +200,7 @@ class LocalValues:
         value, ref = parse_cell_value(cell_value)
         if ref is None:
             return value
-        return self._decode(self.value_log.read(ref), ref)
+        return self._decode(self.value_log.read(ref), decode_ref(ref))
 
     def same_value(self, one: bytes, other: bytes) -> bool:
         """Whether two cells have the same value; an unreadable value equals no other."""
@@ -226,7 +235,7 @@ class LocalValues:
         for number, record in records:
             base = bases.get(record.related)
             if base is None:
-                values[places[number]] = self._decode(record, refs[number])
+                values[places[number]] = self._decode(record, decode_ref(refs[number]))
             else:
                 values[places[number]] = self._codec.decode(record, lambda _, base=base: base)  # type: ignore[misc]
         return values
@@ -263,7 +272,7 @@ class LocalValues:
             if self._cached_bases.get(record.related) is None:
                 self.read_together(lambda: self._verify_base(self._base_value(record.related)))
         elif record.codec == CODEC_ZSTD_BODY:
-            self.verify(encode_ref_value(0, body_ref(ref, record)))
+            self.verify(encode_ref_value(0, encode_ref(*body_place(decode_ref(ref), record))))
         elif record.codec == CODEC_ZSTD_DICTIONARY:
             self._load(record.related)
 
@@ -293,7 +302,7 @@ class LocalValues:
             return value, b""
         record = self.value_log.read(ref)
         is_delta = record.codec == CODEC_ZSTD_DELTA
-        return (b"", record.related) if is_delta else (self._decode(record, ref), b"")
+        return (b"", record.related) if is_delta else (self._decode(record, decode_ref(ref)), b"")
 
     def fetch_record(self, cell_value: bytes) -> tuple[Record, bytes]:
         """The record of a value that is in a segment, and the value."""
@@ -315,10 +324,11 @@ class LocalValues:
             record: its record.
             body: cell value and bytes of a body that is read already: a text may be a delta of it.
         """
-        ref = parse_cell_value(cell_value).ref or b""
-        if body[1] and record.codec == CODEC_ZSTD_BODY and body_ref(ref, record) == parse_cell_value(body[0]).ref:
+        place = decode_ref(parse_cell_value(cell_value).ref or b"")
+        is_on_body = bool(body[1]) and record.codec == CODEC_ZSTD_BODY
+        if is_on_body and body_place(place, record) == docstore_native.value_place(body[0]):
             return self._codec.decode(record, lambda _: body[1])
-        return self._decode(record, ref)
+        return self._decode(record, place)
 
     def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:
         """See `Values`."""
@@ -340,14 +350,14 @@ class LocalValues:
         value, ref = parse_cell_value(cell_value)
         return len(value) if ref is None else decode_ref(ref).length
 
-    def _decode(self, record: Record, ref: bytes) -> bytes:
+    def _decode(self, record: Record, place: Ref) -> bytes:
         if record.codec == CODEC_ZSTD_DELTA:
             return self._codec.decode(record, self.base)
         if record.codec == CODEC_ZSTD_BODY:
-            return self._codec.decode(record, lambda _: self._body(*decode_ref(body_ref(ref, record))))
+            return self._codec.decode(record, lambda _: self._body(*body_place(place, record)))
         raw = self._codec.decode(record, self._load)
         if record.family == BODY[0] and len(raw) <= LONGEST_OWN_BODY_BYTES:
-            self._last = decode_ref(ref), raw
+            self._last = place, raw
         return raw
 
     def _body(self, *place: int) -> bytes:
@@ -361,10 +371,10 @@ class LocalValues:
         if made := docstore_native.decode_value(source, segment, offset, dictionary, nothing, nothing):
             self._last = place, made
             return made
-        record = self.value_log.read(encode_ref(*place))
+        record = self.value_log.read_at(*place)
         if record.codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
             raise CorruptionError("a text's body is a delta", expected="no delta", found=f"codec {record.codec}")
-        return self._decode(record, encode_ref(*place))
+        return self._decode(record, Ref(*place))
 
     def base(self, name: bytes) -> bytes:
         """The value of a base.

@@ -85,7 +85,8 @@ class Encoder:
             if keeps_body:
                 parts[BODY] = self._body(write, [body for body, _ in candidates], earlier)
             raw = write.prepared.analysis.main_bytes
-            name = value_name(raw) if INLINE_LIMIT_BYTES < len(raw) <= LARGEST_BASE_BYTES else b""
+            is_base = INLINE_LIMIT_BYTES < len(raw) <= LARGEST_BASE_BYTES
+            name = write.prepared.analysis.main_name if is_base else b""
             body = parts.get(BODY)
             own_body = body if isinstance(body, NewValue) else None
             parts[MAIN] = NewValue(pointer, MAIN, raw, name, [text for _, text in candidates], body=own_body)

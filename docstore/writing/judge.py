@@ -377,7 +377,7 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
         stored = stored_as(page, verdict, policies.get(verdict.kind, Policy.FLAG), view)
         if is_shown and stored == capture.STORED_REJECTED:
             stored = capture.STORED_BODY
-    verdict = verdict._replace(previous=previous, previous_similarity=previous_similarity, stored=stored)
+    verdict = StoredVerdict(*verdict[:8], previous, previous_similarity, stored)
     if known is not None and (known.kind, known.of, known.stored) == (verdict.kind, verdict.of, verdict.stored):
         return _already_stored(page, timestamp, known)
     is_linked = stored != capture.STORED_REJECTED

@@ -38,7 +38,6 @@ from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.keys import url_of
 from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
 from docstore.reading.index import open_texts
-from docstore.storage.captures import CaptureRecord
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer, GroupWriter
 from docstore.storage.table import PAGES, Table
@@ -499,9 +498,7 @@ class Sequencer:
 def row_of(write: Write, columns: Mapping[PagePointer, dict[Column, bytes]]) -> RowMutations:
     """The mutation that writes the record of a page, with the columns that its values have been given."""
     assert write.record is not None
-    timestamp, kind, _, arrived, confirms, body_name = write.record
-    record = CaptureRecord(timestamp, kind, columns[write.pointer], arrived, confirms, body_name)
-    return RowMutations(PAGES, write.prepared.row_key, [record.cell()])
+    return RowMutations(PAGES, write.prepared.row_key, [write.record.cell(columns[write.pointer])])
 
 
 def result_of(write: Write) -> PutResult:

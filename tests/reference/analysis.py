@@ -8,6 +8,7 @@ letters unfold into many.
 from __future__ import annotations
 
 import numpy as np
+from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.model.analysis import IN_ORDER, Analysis
@@ -30,6 +31,7 @@ def with_fingerprints(declared: Analysis, shingle_words: int, order: bytes) -> A
     distinct = distinct_values(in_order)
     minima = fingerprints.minima(distinct)
     sampled = fingerprints.sample(distinct)
+    wanted, folded = {word for word in declared.title.casefold().split() if len(word) >= 4}, declared.main.casefold()
     return declared._replace(
         word_count=len(found),
         text_checksum=fingerprints.text_checksum(found),
@@ -40,6 +42,8 @@ def with_fingerprints(declared: Analysis, shingle_words: int, order: bytes) -> A
         fingerprints=sampled,
         runs=fingerprints.runs(in_order, sampled),
         shingles=distinct,
+        main_name=blake3(declared.main_bytes).digest(16),
+        holds_title=4 * sum(word in folded for word in wanted) >= len(wanted),
     )
 
 

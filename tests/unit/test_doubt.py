@@ -8,6 +8,7 @@ import pytest
 
 import docstore
 from docstore.dedup.comparable import REASON_DOUBTFUL, REASON_TITLE_MISMATCH, is_doubtful
+from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis
 from docstore.model.types import Durability, VerdictKind
 from docstore.reports.dedup import dedup_stats
@@ -29,7 +30,8 @@ NOTICE = " ".join(f"We process your data for purpose {number} of our many partne
     ],
 )
 def test_text_with_less_than_a_quarter_of_the_titles_words_is_doubtful(title: str, main: str, doubtful: bool) -> None:
-    assert is_doubtful(Analysis(True, b"", title=title, main_bytes=main.encode())) is doubtful
+    numbers = Kernel().native.fingerprints(main.encode(), title)
+    assert numbers is not None and is_doubtful(Analysis(True, b"", holds_title=numbers[-1])) is doubtful
 
 
 def page(number: int, title: str) -> docstore.Page:

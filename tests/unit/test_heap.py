@@ -6,6 +6,7 @@ import argparse
 import ctypes
 import subprocess
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -40,12 +41,44 @@ libc.fclose(ctypes.c_void_p(stream))
 trim_heap()
 """
 
+FLUSH = """
+import re, sys, threading
+from pathlib import Path
+from docstore.dedup.runs import RunFiles, Span
+
+def kept_bytes():
+    return int(re.search("Anonymous: +([0-9]+)", Path("/proc/self/smaps_rollup").read_text())[1]) << 10
+
+def work():
+    blocks = [b"block" * 4000 for _ in range(2000)]
+    del blocks[:-1]
+    last.extend(blocks)
+
+last = []
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+storage = RunFiles(Path(sys.argv[1]))
+before = kept_bytes()
+storage.write(Span(1, 2), [b"run"])
+storage.finish_merges()
+print(before - kept_bytes())
+storage.close()
+"""
+
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library is not glibc")
 def test_all_threads_allocate_from_one_heap(tmp_path_factory: pytest.TempPathFactory) -> None:
     told = tmp_path_factory.mktemp("heap") / "told.xml"
     subprocess.run([sys.executable, "-c", PROGRAM, str(told)], check=True, timeout=120)
     assert told.read_text(encoding="utf-8").count("<heap ") == 1
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library is not glibc")
+def test_a_flush_of_the_index_releases_what_threads_have_freed(tmp_path: Path) -> None:
+    """Before, a writer with memory="128MB" reached 145 MB after 40,000 pages: 65 MB were free, in six heaps."""
+    done = subprocess.run([sys.executable, "-c", FLUSH, str(tmp_path)], check=True, capture_output=True, timeout=120)
+    assert int(done.stdout) > 30_000_000
 
 
 def test_a_server_has_one_heap_before_its_store_has_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ class Panicking:
     def analyse_many(self, bodies: list[tuple[bytes, str]], links: bool) -> list[tuple[bytes, str | None]]:
         return [(bytes(32), "the native kernel panicked: at 7" if body == b"bad" else None) for body, _ in bodies]
 
-    def fingerprints(self, text: bytes) -> None:
+    def fingerprints(self, text: bytes, _title: str) -> None:
         if text == b"worse":
             raise RuntimeError("the native kernel panicked: at 8")
 

@@ -1,16 +1,19 @@
 """How a store grows: a synthetic crawl with known duplicates, written into one store, and what each part of it costs.
 
-    python -m tools.bench.scale PAGES FOLDER [--manuals-of DIR]
+    python -m tools.bench.scale PAGES FOLDER [--first NUMBER] [--manuals-of DIR]
 
 A page has some 3 KB of HTML: the frame of its host, and sentences of Zipf-distributed words.  Hosts have Zipf sizes;
 there are 20,000 at a million pages.  Of the pages 10% are near copies of any earlier page and 6% exact copies, under
 URLs of other hosts; 12% are re-crawls of an earlier URL, half of them with a changed body.  A page is computed from its
 number alone, so each answer can be compared with the truth.  With `--manuals-of` the bodies are pages of WARC files in
-place of sentences, each with some words of its own.
+place of sentences, each with some words of its own.  With `--first` the folder has a store of the pages before that
+one, which grows to PAGES.
 
 A row is printed when the store has 20,000 pages, twice as many, and so on.  A write is all processor time of the
-process since the row before, without making the pages, divided by the pages.  Meanwhile another thread writes single
-pages: its waits are those of a caller.  At the end the store is closed, and commands of the terminal run on it.
+process since the row before, divided by the pages.  Another process makes the pages and judges the answers, and this
+one has one heap, as `docstore ingest` has: so its memory is that of a process that only writes.  Meanwhile another
+thread writes single pages: its waits are those of a caller.  At the end the store is closed, and commands of the
+terminal run on it.
 """
 
 from __future__ import annotations
@@ -20,13 +23,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate, count, takewhile
+from multiprocessing import get_context
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 
 from docstore.model.types import Page, Previous, PutResult, VerdictKind
+from docstore.storage.heap import use_one_heap
 from docstore.store import DocumentStore, open_store
 from tools.bench.harness import Section, children_seconds, folder_bytes, load_pages, memory_of, run_commands
 
@@ -122,6 +128,22 @@ def judged(number: int, result: PutResult) -> tuple[bool, bool, bool]:
     return kind != UNIQUE, kind != UNIQUE and is_seen, is_duplicate and not is_family
 
 
+def pages_from(begin: int, end: int) -> list[Page]:
+    """The pages of these numbers."""
+    return [page_of(number) for number in range(begin, end)]
+
+
+def judged_from(begin: int, results: Sequence[PutResult]) -> list[int]:
+    """How many answers are `judged` so, in each of its three ways."""
+    return [sum(some) for some in zip(*map(judged, count(begin), results), strict=True)]
+
+
+def load_manuals(folder: Path | None) -> None:
+    """Let the bodies of pages be made of those of WARC files."""
+    if folder is not None:
+        manuals.extend(page.body for page in load_pages(folder) if b"</p>" in page.body)
+
+
 class Caller(threading.Thread):
     """Writes single pages beside the others until `ended` is set, and keeps how long it waits for each answer."""
 
@@ -163,21 +185,22 @@ def state_of(store: DocumentStore, folder: Path, pages: int, waits: Sequence[flo
     return row + [f"{ordered[int((len(ordered) - 1) * share)] * 1000:.0f}" for share in (0.5, 0.99, 0.999, 1)]
 
 
-def grow(store: DocumentStore, folder: Path, pages: int) -> Iterator[Sequence[str]]:
-    """Write the pages; a row each time that their number has doubled."""
+def grow(store: DocumentStore, folder: Path, pages: range, maker: ProcessPoolExecutor) -> Iterator[Sequence[str]]:
+    """Write the pages that another process makes; a row each time that their number has doubled."""
     counts, micros, measured, next_row = [0, 0, 0], 0.0, 0, FIRST_ROW
     caller = Caller(store)
     caller.start()
-    for begin in range(0, pages, CHUNK):
-        made = [page_of(number) for number in range(begin, min(begin + CHUNK, pages))]
+    for begin in pages[::CHUNK]:
+        made = maker.submit(pages_from, begin, min(begin + CHUNK, pages.stop)).result()
         measured -= len(caller.waits)
         began = time.process_time()
         results = list(store.put_pages(made, threads=1))
         micros += (time.process_time() - began) * 1e6
         measured += len(caller.waits) + len(made)
-        counts = [sum(some) for some in zip(counts, *map(judged, range(begin, pages), results), strict=False)]
+        new = maker.submit(judged_from, begin, results).result()
+        counts = [sum(some) for some in zip(counts, new, strict=True)]
         written = begin + len(made)
-        if written in (next_row, pages):
+        if written - pages.start == next_row or written == pages.stop:
             planted, found, wrong = counts
             found_share = f"{found / max(1, planted):.5f}"
             yield (
@@ -207,13 +230,15 @@ def run_command(folder: Path, pages: int, command: Sequence[str]) -> Sequence[st
     return " ".join(command), *rates, f"{own:.0f}", f"{mapped:.0f}"
 
 
-def main(pages: int, folder: Path, *, manuals_of: Path | None = None) -> Iterator[Section]:
-    """Write so many pages into a new store, a row each time that their number has doubled; then run commands on it."""
-    if manuals_of is not None:
-        manuals.extend(page.body for page in load_pages(manuals_of) if b"</p>" in page.body)
+def main(pages: int, folder: Path, *, first: int = 0, manuals_of: Path | None = None) -> Iterator[Section]:
+    """Write pages until a store has so many, a row each time that their number has doubled; then run commands on it."""
+    use_one_heap()
     section = Section("A growing store", COMMAND, COLUMNS)
-    with open_store(folder, create=True, durability="flush") as store:
-        for row in grow(store, folder, pages):
+    with (
+        ProcessPoolExecutor(1, get_context("spawn"), load_manuals, (manuals_of,)) as maker,
+        open_store(folder, create=not first, durability="flush") as store,
+    ):
+        for row in grow(store, folder, range(first, pages), maker):
             section.rows.append(row)
             print(" | ".join(row), flush=True)
     yield section

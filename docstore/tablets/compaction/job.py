@@ -40,6 +40,7 @@ from docstore.model.types import DeleteCells, Durability, ReadSpec, RowMutations
 from docstore.storage.bases import freed_row
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Plan
+from docstore.storage.heap import collecting_by_hand
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import PAGES, Table
@@ -209,7 +210,8 @@ class Compaction:
         report.skipped_segments = len(skipped)
         report.old_bytes = self._total_bytes = sum(row.committed_bytes for row in rows if row.number in old)
         try:
-            moves = self._move_all(chosen, rows, old, first_new, purged=bool(purge_id))
+            with collecting_by_hand():  # `Relocator.publish` does it
+                moves = self._move_all(chosen, rows, old, first_new, purged=bool(purge_id))
         except StorageError as error:
             if error.errno in FULL_DISK:  # what stays has to leave room to open the store
                 with suppress(StorageError):

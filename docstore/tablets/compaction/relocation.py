@@ -17,6 +17,7 @@ garbage, and the next pass takes the row again.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from threading import Event
@@ -58,11 +59,11 @@ from docstore.storage.values import (
 )
 from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.compaction.encoding import Columns, Level, OldValue, Relatives
-from docstore.tablets.compaction.segments import SegmentWriter, segment_of
+from docstore.tablets.compaction.segments import SegmentWriter, place_of, segment_of
 from docstore.tablets.dictionaries import TabletDictionaries
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Tablet
-from docstore.tablets.record import CODEC_NAMES, Record, body_ref, decode_ref
+from docstore.tablets.record import CODEC_NAMES, Record, body_place, decode_ref
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
 
 SLICE_CELLS = 1000
@@ -264,6 +265,8 @@ class Relocator:
                 if rows:
                     bases_first = sorted(rows.items(), key=lambda row: row[0][0] != BASES)
                     self._commit(Plan([RowMutations(*key, mutations) for key, mutations in bases_first]))
+        del pending
+        gc.collect(1)  # of the thousands of objects since the last call hardly any are left
 
     def _apply(self, planned: PlannedRow, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
         """Add the changes of a row that are still valid.
@@ -695,8 +698,8 @@ class ValueMover:
 
     def _is_delta_of_last_body(self, old: bytes, record: Record) -> bool:
         """Whether a text is a delta of the body that was moved last, and not of the body of another page."""
-        body = parse_cell_value(self._old_body[0]).ref
-        return record.codec == CODEC_ZSTD_BODY and body_ref(parse_cell_value(old).ref or b"", record) == body
+        place = place_of(old) if record.codec == CODEC_ZSTD_BODY else None
+        return place is not None and body_place(place, record) == place_of(self._old_body[0])
 
     # --- records
 

@@ -4,6 +4,7 @@
 //! core, which would be a defect, becomes a RuntimeError; a panic over one body among others, the error of that body.
 //! A lone surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
+mod cache;
 mod checks;
 mod encode;
 mod filter;
@@ -45,12 +46,34 @@ struct Kernel {
     with_blake3: bool,
 }
 
-/// One body after the core: digest of the body where asked for, what it is or why it cannot be told, and the page.
+/// One body after the core: digest of the body where asked for, what it is or why it cannot be told, the page, and the
+/// facts of its main text.
 #[derive(Default)]
 struct Analysed {
     digest: Option<[u8; 32]>,
     outcome: Option<Result<Outcome, String>>,
     page: Page,
+    facts: Facts,
+}
+
+/// What a write asks of a main text beside its fingerprints: its name as a base of deltas, and whether it has words of
+/// the page's title, by the rule for doubtful text in `dedup.comparable`.
+#[derive(Clone, Copy, Default)]
+struct Facts {
+    name: [u8; 16],
+    holds_title: bool,
+}
+
+impl Facts {
+    /// Letters of a word of the title that counts; the text has one in so many of these words.
+    const LEAST_LETTERS: usize = 4;
+    const SHARE: usize = 4;
+
+    fn of(main: &[u8], title: &str) -> Self {
+        let mut name = [0; 16];
+        name.copy_from_slice(&blake3::hash(main).as_bytes()[..16]);
+        Self { name, holds_title: text::holds_words(main, title, Self::LEAST_LETTERS, Self::SHARE) }
+    }
 }
 
 /// Buffers of a thread, for the options that they were made for.
@@ -98,8 +121,14 @@ impl Kernel {
 
     fn fill(&self, analyser: &mut Analyser, body: &[u8], content_type: &str, links: bool, analysed: &mut Analysed) {
         analysed.digest = self.with_blake3.then(|| *blake3::hash(body).as_bytes());
-        let page = &mut analysed.page;
-        let outcome = caught(|| analyser.analyse(body, content_type, links, page));
+        let (page, facts) = (&mut analysed.page, &mut analysed.facts);
+        let outcome = caught(|| {
+            let outcome = analyser.analyse(body, content_type, links, page);
+            if page.fingerprints.is_some() {
+                *facts = Facts::of(&page.main, &page.declared.title);
+            }
+            outcome
+        });
         if outcome.is_err() {
             // Buffers that a panic left half filled are made anew.
             (*analyser, *page) = (Analyser::new(self.options), Page::default());
@@ -174,11 +203,19 @@ impl Kernel {
     }
 
     /// Fingerprints of a main text in UTF-8, as `analyse` gives them; None if it has no word.
-    fn fingerprints<'py>(&self, python: Python<'py>, text: PyBackedBytes) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let mut workshop = self.workshop();
-        let found = detached(python, || workshop.analyser.fingerprints_of(&String::from_utf8_lossy(&text)))?;
+    fn fingerprints<'py>(
+        &self,
+        python: Python<'py>,
+        text: PyBackedBytes,
+        title: &Bound<'py, PyString>,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let (mut workshop, title) = (self.workshop(), title.to_string_lossy());
+        let found = detached(python, || {
+            let found = workshop.analyser.fingerprints_of(&String::from_utf8_lossy(&text))?;
+            Some((found, Facts::of(&text, &title)))
+        })?;
         Self::keep(workshop, text.len());
-        found.map(|found| numbers(python, &found)).transpose()
+        found.map(|(found, facts)| numbers(python, &found, facts)).transpose()
     }
 
     /// The shingle sets of texts, one after the other, as `shingles` gives them, and how many members each has; then a
@@ -246,7 +283,7 @@ fn words_as_bytes<'py>(python: Python<'py>, values: &[u64]) -> PyResult<Bound<'p
 fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<'py, PyTuple>> {
     let digest = analysed.digest.map(|digest| PyBytes::new(python, &digest));
     let outcome = match &analysed.outcome {
-        Some(Ok(Outcome::Html)) => fields(python, &analysed.page)?.into_any(),
+        Some(Ok(Outcome::Html)) => fields(python, &analysed.page, analysed.facts)?.into_any(),
         Some(Err(message)) => PyString::new(python, message).into_any(),
         Some(Ok(Outcome::NotHtml)) | None => python.None().into_bound(python),
     };
@@ -254,7 +291,7 @@ fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<
 }
 
 /// charset, title, description, keywords, lang, canonical, headings and main text as bytes, links, fingerprints or None.
-fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>> {
+fn fields<'py>(python: Python<'py>, page: &Page, facts: Facts) -> PyResult<Bound<'py, PyTuple>> {
     let declared = &page.declared;
     (
         &page.encoding,
@@ -266,13 +303,13 @@ fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>
         PyBytes::new(python, declared.headings.as_bytes()),
         PyBytes::new(python, &page.main),
         &declared.links,
-        page.fingerprints.as_ref().map(|found| numbers(python, found)).transpose()?,
+        page.fingerprints.as_ref().map(|found| numbers(python, found, facts)).transpose()?,
     )
         .into_pyobject(python)
 }
 
-/// word count, text digest, simhash, sketch, band keys, samples, runs, shingle set.
-fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py, PyTuple>> {
+/// word count, text digest, simhash, sketch, band keys, samples, runs, shingle set, facts.
+fn numbers<'py>(python: Python<'py>, found: &Fingerprints, facts: Facts) -> PyResult<Bound<'py, PyTuple>> {
     (
         found.word_count,
         PyBytes::new(python, &found.text_digest),
@@ -282,17 +319,20 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
         words_as_bytes(python, &found.samples)?,
         words_as_bytes(python, &found.runs)?,
         words_as_bytes(python, &found.shingles)?,
+        PyBytes::new(python, &facts.name),
+        facts.holds_title,
     )
         .into_pyobject(python)
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 34;
+const INTERFACE: u32 = 35;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_class::<Kernel>()?;
+    module.add_class::<cache::LruCache>()?;
     module.add_class::<encode::FrameDictionary>()?;
     module.add_function(wrap_pyfunction!(encode::encode_values, module)?)?;
     module.add_class::<filter::RowFilter>()?;

@@ -184,7 +184,7 @@ impl RowReader {
 }
 
 /// `tuple.__new__`: a named tuple of it takes a tuple, and no call of Python.
-fn new_of<'py>(made: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+pub fn new_of<'py>(made: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
     made.py().get_type::<PyTuple>().getattr("__new__")
 }
 

@@ -62,9 +62,8 @@ fn held_words(text: &Bound<'_, PyString>, wanted: Vec<Bound<'_, PyString>>) -> (
 
 /// Whether a text in UTF-8 has one in `share` of the words of another string with `least` letters and more; both are
 /// case-folded.
-#[pyfunction]
-fn has_words(text: &[u8], wanted: &Bound<'_, PyString>, least: usize, share: usize) -> bool {
-    let folded = words::case_folded(&wanted.to_string_lossy());
+pub fn holds_words(text: &[u8], wanted: &str, least: usize, share: usize) -> bool {
+    let folded = words::case_folded(wanted);
     let long = |word: &&str| word.chars().nth(least.saturating_sub(1)).is_some();
     let mut wanted: Vec<&[u8]> = folded.split(is_space).filter(long).map(str::as_bytes).collect();
     wanted.sort_unstable();
@@ -211,7 +210,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TEXT_LIMIT_BYTES", TEXT_LIMIT_BYTES)?;
     module.add_function(wrap_pyfunction!(joined_words, module)?)?;
     module.add_function(wrap_pyfunction!(held_words, module)?)?;
-    module.add_function(wrap_pyfunction!(has_words, module)?)?;
     module.add_function(wrap_pyfunction!(is_unspaced, module)?)?;
     module.add_function(wrap_pyfunction!(is_html, module)?)?;
     module.add_function(wrap_pyfunction!(warnings_bytes, module)?)?;
