@@ -15,6 +15,7 @@ import pytest
 
 import docstore
 from docstore.archives.selection import Selection
+from docstore.model.errors import InvalidArgument
 from docstore.model.types import Page
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.pages import take_places
@@ -197,6 +198,30 @@ def test_what_an_earlier_crawl_has_is_taken_out_of_a_later_one(spark: Any, tmp_p
     assert stays["c"] == ["http://c.example/99"]
     of_a = [row for row in clusters(tmp_path / "b") if row["kind"] != "new" and row["canonical"].startswith("http://a")]
     assert len(of_a) == 15 and all(row["similarity"] >= 0.8 for row in of_a)
+
+
+def test_what_cannot_be_swept_is_refused_before_a_page_is_read(spark: Any, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from docstore.spark.job import SparkOptions
+    from docstore.spark.job import sweep as sweep_on_spark
+
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "old" / "kept").mkdir(parents=True)
+    pq.write_table(pa.table({"url": ["http://a.example/"], "text": ["a"]}), tmp_path / "good.parquet")
+    pq.write_table(pa.table({"uri": ["http://a.example/"], "text": ["a"]}), tmp_path / "other.parquet")
+    for path, output, options, reason in (
+        ("good.parquet", "out", SparkOptions(threshold=2.0), r"threshold must be in \[0, 1\]"),
+        ("good.parquet", "old", SparkOptions(kept=True), "old/kept exists; remove it"),
+        ("other.parquet", "out", SparkOptions(), "a column url, and body or text; the columns in .* are uri, text"),
+        ("empty", "out", SparkOptions(), "no Parquet files"),
+        ("empty", "out", SparkOptions(files=True), "no files in .*empty"),
+        ("nowhere", "out", SparkOptions(), "Path does not exist"),
+    ):
+        with pytest.raises(InvalidArgument, match=reason):
+            sweep_on_spark(spark, [str(tmp_path / path)], str(tmp_path / output), options)
+        assert not any((tmp_path / output / name).exists() for name in ("errors", "fingerprints"))
 
 
 def test_an_executor_killed_between_shuffles_changes_nothing(
