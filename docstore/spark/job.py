@@ -51,7 +51,7 @@ SETTINGS = {
 }
 """Settings that a sweep needs.  They can be set while Spark runs."""
 READ = ("url", "fetched_url", "body", "text", "timestamp", "date", "status", "headers")
-"""Columns of Parquet files of pages."""
+"""Columns of Parquet files of pages; a file may lack some that others have."""
 TABLE_BITS = 56
 """The number of a version is its number in its table, with the number of the table above these bits."""
 TABLES = 1 << (63 - TABLE_BITS)
@@ -62,6 +62,7 @@ BLOCK_BITS = 12, 14
 """Pairs whose first and whose second numbers are equal but for so many low bits are verified together.  Neighbouring
 numbers are pages of one site, so a text that is paired with many of them is sent once.  A task has few texts at a time,
 however many a text is paired with."""
+_COLUMNS = re.compile(r'"STRUCT<(.*)>"')
 _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception): ")
 
 
@@ -227,7 +228,7 @@ class _Sweep:
             read = found.select("path", F.lit(None).cast("binary").alias("content") if is_local else "content")
             kernel = kernels.pages_of_files
         else:
-            read = self._spark.read.parquet(*paths)
+            read = self._spark.read.option("mergeSchema", "true").parquet(*paths)  # else those of one file alone
             if "url" not in read.columns or not {"body", "text"} & {*read.columns}:
                 raise InvalidArgument(
                     f"pages need a column url, and body or text; the columns in {', '.join(paths)} are "
@@ -391,6 +392,12 @@ def _translated() -> Iterator[None]:
             raise InvalidArgument("there are no Parquet files in the paths; archives need --files") from error
         raise InvalidArgument(f"Spark refuses the call: {failure_reason(str(error))}") from error
     except (Py4JError, PySparkException) as error:
+        if "CANNOT_MERGE_SCHEMAS" in str(error):
+            columns = " and ".join(_COLUMNS.findall(str(error))[:2])
+            raise InvalidArgument(
+                f"the Parquet files differ in the type of a column: {columns}; write them with one type, or sweep "
+                "them one after the other, with --against"
+            ) from error
         raise StoreUnavailable(
             f"Spark failed: {failure_reason(str(error))}; read the logs of its executors, remove the folders that were "
             "written, then run it again"

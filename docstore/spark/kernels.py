@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +54,8 @@ ROWS_TOGETHER = 1 << 16
 """Rows of whole groups that are computed together."""
 PAIRS_TOGETHER = 1 << 14
 """Pairs that are verified together."""
+NO_OTHER_TIME = "any_time=True accepts it", "no option of a sweep on Spark accepts it; mend it in the file"
+"""What is said of a time that is refused: for Python, and here, where no option accepts it."""
 OLDER = 1 << 60
 """Microseconds by which pages of earlier crawls count as older, so that they are canonical."""
 
@@ -188,11 +189,12 @@ def pages_of_files(rule: TextRule, batches: Batches) -> Iterator[Any]:
 
     Args:
         rule: of their texts.
-        batches: `path`, of which a local one is opened here, and `content`, which is null for a local one.
+        batches: `path`, of which a local one is opened here, and `content`, which is null for a local one.  Spark
+            writes file: before a local path, and encodes nothing in it.
     """
     for batch in batches:
         for path, content in zip(batch["path"].to_pylist(), batch["content"], strict=True):
-            local = unquote(urlsplit(path).path)
+            local = path.removeprefix("file:").removeprefix("//")
             source = io.BytesIO(content.as_py()) if content.is_valid else local
             for portion in portions([source], most_pages=PAGES_TOGETHER, most_bytes=BYTES_TOGETHER):
                 errors = [(url, f"{path} at {place[1]}: {reason}") for place, reason, url in portion.errors]
@@ -202,7 +204,7 @@ def pages_of_files(rule: TextRule, batches: Batches) -> Iterator[Any]:
 def _analysed(rule: TextRule, pages: Sequence[Page], errors: Sequence[tuple[str, str]] = ()) -> Any:
     prepared = Preparer(rule.kernel(), lambda: time.time_ns() // 1000).prepare(pages)
     rows = [_row(page) for page in prepared if not (page.error or page.is_visit)]
-    refused = [(page.url, page.error) for page in prepared if page.error]
+    refused = [(page.url, page.error.replace(*NO_OTHER_TIME)) for page in prepared if page.error]
     rows += [
         (*[None] * (len(PAGE) - 2), *(text.encode("utf-8", "replace").decode() for text in each))
         for each in (*errors, *refused)

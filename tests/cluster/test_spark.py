@@ -184,7 +184,11 @@ def test_what_an_earlier_crawl_has_is_taken_out_of_a_later_one(spark: Any, tmp_p
     for age, (name, pages) in enumerate(reversed(crawls.items())):  # A is not the oldest crawl by its dates
         dates = [f"2024-01-0{1 + age}T00:00:00Z"] * len(pages)
         urls, bodies = zip(*pages, strict=True)
-        pq.write_table(pa.table({"url": urls, "text": bodies, "date": dates}), tmp_path / f"{name}.parquet")
+        half = len(pages) // 2
+        (tmp_path / f"{name}.parquet").mkdir()
+        for column, part in (("text", slice(half)), ("body", slice(half, None))):  # the files differ in their columns
+            table = pa.table({"url": urls[part], column: bodies[part], "date": dates[part]})
+            pq.write_table(table, tmp_path / f"{name}.parquet" / f"{column}.parquet")
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     tables: list[str] = []
     stays = {}
@@ -211,10 +215,15 @@ def test_what_cannot_be_swept_is_refused_before_a_page_is_read(spark: Any, tmp_p
     (tmp_path / "old" / "kept").mkdir(parents=True)
     pq.write_table(pa.table({"url": ["http://a.example/"], "text": ["a"]}), tmp_path / "good.parquet")
     pq.write_table(pa.table({"uri": ["http://a.example/"], "text": ["a"]}), tmp_path / "other.parquet")
+    (tmp_path / "mixed").mkdir()
+    for name, date in (("days", "2024-01-01"), ("numbers", 20240101)):
+        table = pa.table({"url": ["http://a.example/"], "text": ["a"], "date": [date]})
+        pq.write_table(table, tmp_path / "mixed" / f"{name}.parquet")
     for path, output, options, reason in (
         ("good.parquet", "out", SparkOptions(threshold=2.0), r"threshold must be in \[0, 1\]"),
         ("good.parquet", "old", SparkOptions(kept=True), "old/kept exists; remove it"),
         ("other.parquet", "out", SparkOptions(), "a column url, and body or text; the columns in .* are uri, text"),
+        ("mixed", "out", SparkOptions(), "date: .* and .*date: .*; write them with one type"),
         ("empty", "out", SparkOptions(), "no Parquet files"),
         ("empty", "out", SparkOptions(files=True), "no files in .*empty"),
         ("nowhere", "out", SparkOptions(), "Path does not exist"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import UTC, datetime
 from pathlib import Path
@@ -171,7 +172,21 @@ def test_what_is_damaged_or_refused_is_a_row_with_its_reason(tmp_path: Path) -> 
     rows = pa.Table.from_batches(made).to_pylist()
     assert [row["error"] is None for row in rows] == [True, False, False, False]
     assert "yesterday" in rows[1]["error"] and rows[1]["url"] == "http://a.example/2"
+    assert "before 1990" in rows[2]["error"] and rows[2]["error"].endswith("; mend it in the file")
     assert "cut.warc at 0" in rows[3]["error"] and rows[3]["row_key"] is None
+
+
+def test_a_local_file_is_opened_whatever_its_name_is(tmp_path: Path) -> None:
+    """Spark gives paths as they are: decoded or cut as a URL, such a name is that of another file, or of none."""
+    names = ["a", "a#b", "a?b", "a%62", "ab", "ä+b c;d", "file:a"]
+    for number, name in enumerate(names):
+        record = {"url": f"http://a.example/{number}", "text": "words"}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(record))
+    paths = [f"file:{tmp_path}/{name}.jsonl" for name in names]
+    files = pa.table({"path": paths, "content": pa.nulls(len(paths), pa.binary())})
+    rows = pa.Table.from_batches(kernels.pages_of_files(RULE, files.to_batches())).to_pylist()
+    assert [row["error"] for row in rows] == [None] * len(names)
+    assert [row["row_key"].decode()[-7:] for row in rows] == [f"/{number} http" for number in range(len(names))]
 
 
 def test_the_redirect_of_the_newest_capture_is_kept_beside_the_versions() -> None:
