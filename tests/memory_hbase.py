@@ -18,8 +18,6 @@ import pytest
 import docstore
 from docstore.cluster import backend as layout
 from docstore.cluster.client import NEWEST, Client, Conditional, HBaseCell, messages
-from docstore.cluster.coding import KEYS_TABLE
-from docstore.cluster.rowindex import KeyRows
 from docstore.model.errors import StoreUnavailable
 from docstore.model.types import Schema
 from docstore.store import DocumentStore
@@ -84,9 +82,8 @@ def _filter(name: bytes, given: list[bytes]) -> Filter:
     if name in (b"ColumnPrefixFilter", b"MultipleColumnPrefixFilter"):
         return Filter(lambda qualifier: qualifier.startswith(tuple(given)))
     if name == b"ColumnRangeFilter":
-        assert given[2:] == [b"", b"false"]
-        first, is_inclusive = given[0], given[1] == b"true"
-        return Filter(lambda qualifier: qualifier > first or (is_inclusive and qualifier == first))
+        assert given[1:] == [b"false", b"", b"false"]
+        return Filter(lambda qualifier: qualifier > given[0])
     if name == b"KeyOnlyFilter":
         return Filter(lambda _: True, "lengths" if given == [b"true"] else "none")
     if name == b"ColumnPaginationFilter":
@@ -275,13 +272,6 @@ def _mutate(rows: dict[bytes, Row], mutations: Any) -> None:
 
 
 ADDRESS = "hbase://in-memory:9090/tests"
-
-
-def key_rows() -> KeyRows:
-    """The table of keys of a store in a cluster of its own."""
-    cluster = MemoryCluster()
-    cluster.tables = {f"tests:{KEYS_TABLE}": {}}
-    return KeyRows(cluster.client(), "tests")  # type: ignore[arg-type]
 
 
 def use(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:

@@ -12,20 +12,17 @@ answered `new`.  Two rules give these guarantees (the model breaks each rule and
 2. A process that removes another's claim first fences its slot, so that the other page can no longer be written: if
    the slot is empty or has a fence, it puts a new fence there.
 
-A slot is a column of family `w` in its page's row, one for each timestamp; a claim is a column of one of CLAIM_ROWS
-rows of table `claims`.  HBase takes one condition a call, so the claims of a group that are in one row are changed by
-one: that the row's generation is still the one with which these claims were read.  Names of the protocol are bytes
-decoded as Latin-1.
+A slot is a column of family `w` in its page's row, one for each timestamp; a claim is a row of table `claims`.  Names
+of the protocol are bytes decoded as Latin-1.
 
 Source: docstore's own design; fences are like Chubby's sequencers (Burrows 2006, OSDI).
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from docstore.cluster.client import (
     GIVE_UP_SECONDS,
@@ -189,10 +186,7 @@ def fence_slot(slot: str, token: str, fences: Iterator[str]) -> Running[str | No
 SLOTS: Final = "slot "
 CLAIMS: Final = "claim "
 """Prefixes of the protocol's row names."""
-CLAIM_ROWS: Final = 16
 _TIMESTAMP_BYTES: Final = 8
-GENERATION: Final = b"generation"
-"""Column of a row of claims: changes with each change of a claim in it."""
 _AT: Final = 1
 """Timestamp of all these cells, so that each overwrites the one before it."""
 
@@ -213,36 +207,25 @@ def claim_name(claim: bytes) -> str:
     return CLAIMS + claim.decode("latin-1")
 
 
-def claim_row(claim: bytes) -> bytes:
-    """The row of table `claims` with a claim."""
-    return bytes((claim[-1] % CLAIM_ROWS * (256 // CLAIM_ROWS),))
-
-
 class _Place:
-    """Where a row of the protocol is in HBase: table, row, family, and the suffix of the names of its columns.
+    """Where a row of the protocol is in HBase: table, row, family, and the suffix of the names of its columns."""
 
-    The column of a claim has the claim as its whole name.
-    """
-
-    __slots__ = ("claim", "family", "row", "suffix", "table")
+    __slots__ = ("family", "row", "suffix", "table")
 
     def __init__(self, name: str) -> None:
-        self.claim = self.suffix = b""
+        self.family, self.suffix = WRITERS, b""
         if name.startswith(SLOTS):
             raw = name.removeprefix(SLOTS).encode("latin-1")
-            self.table, self.row, self.family = "pages", encode_key(raw[_TIMESTAMP_BYTES:]), WRITERS
+            self.table, self.row = "pages", encode_key(raw[_TIMESTAMP_BYTES:])
             self.suffix = b":" + raw[:_TIMESTAMP_BYTES]
         else:
-            self.claim = name.removeprefix(CLAIMS).encode("latin-1")
-            self.table, self.row, self.family = CLAIMS_TABLE, claim_row(self.claim), CLAIM_FAMILY
+            self.table, self.row = CLAIMS_TABLE, encode_key(name.removeprefix(CLAIMS).encode("latin-1"))
+            self.family = CLAIM_FAMILY
 
     def qualifier(self, column: str) -> bytes:
-        return self.claim or column.encode("latin-1") + self.suffix
+        return column.encode("latin-1") + self.suffix
 
     def columns(self, cells: Sequence[HBaseCell]) -> Mapping[str, str]:
-        if self.claim:
-            held = {cell.qualifier: cell.value.decode("latin-1") for cell in cells}
-            return {CLAIM: held[self.claim]} if self.claim in held else {}
         return {
             cell.qualifier.removesuffix(self.suffix).decode("latin-1"): cell.value.decode("latin-1")
             for cell in cells
@@ -321,10 +304,7 @@ class Requests:
         replies: dict[int, Mapping[str, str]] = {}
         for table in dict.fromkeys(place.table for place in places):
             here = [(number, place) for number, place in enumerate(places) if place.table == table]
-            gets = [
-                make.TGet(row=place.row, columns=[make.TColumn(family=place.family, qualifier=place.claim or None)])
-                for _, place in here
-            ]
+            gets = [make.TGet(row=place.row, columns=[make.TColumn(family=place.family)]) for _, place in here]
             found = self._client.get_many(f"{self._namespace}:{table}", gets)
             replies |= {number: place.columns(cells) for (number, place), cells in zip(here, found, strict=True)}
         return [replies[number] for number in range(len(rows))]
@@ -337,75 +317,28 @@ class Requests:
         self, requests: Sequence[CheckAndMutate], cells: Sequence[Sequence[HBaseCell]]
     ) -> list[bool | None]:
         """Change rows, each on its condition and with its cells; None for an unknown outcome."""
-        slots = [number for number, request in enumerate(requests) if request.row.startswith(SLOTS)]
-        conditionals = [self._conditional(requests[number], cells[number]) for number in slots]
-        replies: dict[CheckAndMutate, bool | None] = {}
-        if slots:
-            applied = self._client.check_and_mutate_all(f"{self._namespace}:pages", conditionals)
-            replies = {requests[number]: is_applied for number, is_applied in zip(slots, applied, strict=True)}
-        replies |= self._change_claims([request for request in requests if not request.row.startswith(SLOTS)])
-        return [replies[request] for request in requests]
+        places = [_Place(request.row) for request in requests]
+        replies: dict[int, bool | None] = {}
+        for table in dict.fromkeys(place.table for place in places):
+            here = [number for number, place in enumerate(places) if place.table == table]
+            conditionals = [self._conditional(places[number], requests[number], cells[number]) for number in here]
+            replies |= zip(
+                here, self._client.check_and_mutate_all(f"{self._namespace}:{table}", conditionals), strict=True
+            )
+        return [replies[number] for number in range(len(requests))]
 
-    def _change_claims(self, requests: Sequence[CheckAndMutate]) -> dict[CheckAndMutate, bool | None]:
-        """Change claims, each on its condition: those of one row in one call, again while others change the row."""
-        make, table = messages(), f"{self._namespace}:{CLAIMS_TABLE}"
-        replies: dict[CheckAndMutate, bool | None] = {}
-        while waiting := [request for request in requests if request not in replies]:
-            rows: dict[bytes, dict[bytes, CheckAndMutate]] = {}
-            for request in waiting:
-                place = _Place(request.row)
-                if rows.setdefault(place.row, {}).setdefault(place.claim, request) is not request:
-                    replies[request] = False
-            gets = []
-            for row, claims in rows.items():
-                columns = [make.TColumn(family=CLAIM_FAMILY, qualifier=name) for name in (GENERATION, *claims)]
-                gets.append(make.TGet(row=row, columns=columns))
-            changes: list[tuple[Conditional, list[CheckAndMutate]]] = []
-            for get, cells in zip(gets, self._client.get_many(table, gets), strict=True):
-                held = {cell.qualifier: cell.value for cell in cells}
-                claims = rows[get.row]
-                fitting = {name: one for name, one in claims.items() if held.get(name) == _encoded(one.expected)}
-                replies |= dict.fromkeys([one for name, one in claims.items() if name not in fitting], False)
-                if fitting:
-                    generation = held.get(GENERATION)
-                    changes.append((self._changed_row(get.row, generation, fitting), list(fitting.values())))
-            applied = self._client.check_and_mutate_all(table, [change for change, _ in changes])
-            for (_, changed), is_applied in zip(changes, applied, strict=True):
-                if is_applied is not False:
-                    replies |= dict.fromkeys(changed, is_applied)
-        return replies
-
-    def _changed_row(self, row: bytes, generation: bytes | None, claims: Mapping[bytes, CheckAndMutate]) -> Conditional:
-        values = {name: _encoded(value) for name, request in claims.items() for _, value in request.puts}
-        values[GENERATION] = os.urandom(8)
-        cells = [HBaseCell(CLAIM_FAMILY, name, _AT, value) for name, value in values.items() if value is not None]
-        gone = [(CLAIM_FAMILY, name, NEWEST - 1) for name, request in claims.items() if request.deletes]
-        return Conditional((CLAIM_FAMILY, GENERATION), generation, self._mutations(row, cells, gone))
-
-    def _conditional(self, request: CheckAndMutate, cells: Sequence[HBaseCell]) -> Conditional:
-        place = _Place(request.row)
+    def _conditional(self, place: _Place, request: CheckAndMutate, cells: Sequence[HBaseCell]) -> Conditional:
         puts = [
             HBaseCell(place.family, place.qualifier(column), _AT, value.encode("latin-1"))
             for column, value in request.puts
         ]
+        parts = [put(place.row, [*puts, *cells], self._durability)] if puts or cells else []
+        if request.deletes:
+            gone = [(place.family, place.qualifier(column), NEWEST - 1) for column in request.deletes]
+            parts.append(delete_columns(place.row, gone, self._durability))
         return Conditional(
             (place.family, place.qualifier(request.column)),
-            _encoded(request.expected),
-            self._mutations(
-                place.row,
-                [*puts, *cells],
-                [(place.family, place.qualifier(column), NEWEST - 1) for column in request.deletes],
-            ),
+            None if request.expected is None else request.expected.encode("latin-1"),
+            row_mutations(place.row, parts),
             sum(len(cell.value) for cell in cells),
         )
-
-    def _mutations(self, row: bytes, cells: Sequence[HBaseCell], gone: Sequence[tuple[bytes, bytes, int]]) -> Any:
-        """Puts of cells and deletes of columns of a row."""
-        parts = [put(row, cells, self._durability)] if cells else []
-        if gone:
-            parts.append(delete_columns(row, gone, self._durability))
-        return row_mutations(row, parts)
-
-
-def _encoded(content: str | None) -> bytes | None:
-    return None if content is None else content.encode("latin-1")

@@ -31,12 +31,11 @@ from typing import Final, NamedTuple, TypeAlias
 import msgpack
 
 from docstore.cluster import client as thrift
-from docstore.cluster.client import Client, Unknown
+from docstore.cluster.client import Client, Unknown, messages
 from docstore.cluster.coding import (
     CHUNKS_TABLE,
     CLAIM,
     CLAIMS_TABLE,
-    KEYS_TABLE,
     SMALL,
     WRITERS,
     encode_cell,
@@ -47,9 +46,8 @@ from docstore.cluster.coding import (
 from docstore.cluster.commit import COUNTS_FAMILY, TAKEN, TOTALS, fold_shared
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import CLAIM as CLAIM_COLUMN
-from docstore.cluster.protocol import CLAIMS, GENERATION, CheckAndMutate, claim_row, slot_pointer
-from docstore.cluster.rowindex import KeyRows, columns_from
-from docstore.cluster.upkeep_postings import GRACE_SECONDS, MOST_TRIES, TO_PAGES, TO_TEXTS, PostedPages, PostingUpkeep
+from docstore.cluster.protocol import CLAIMS, CheckAndMutate, slot_pointer
+from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, PostedPages, PostingUpkeep
 from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owner, cell_named, chunks_named
 from docstore.model.capture import PagePointer
 from docstore.model.errors import CommitUnknown, CorruptionError
@@ -99,7 +97,7 @@ _KEYS: Final = ReadSpec(keys_only=True)
 
 
 _Claim: TypeAlias = tuple[bytes, str]
-"""A claim: its name, and the slot and token in it."""
+"""A claim: the key of its row, and the slot and token in it."""
 
 
 def _pointer_of(claim: _Claim) -> PagePointer:
@@ -114,7 +112,6 @@ class StoreUpkeep:
         client: of the cluster.
         engine: of the store.
         chunks: of long values.
-        keys: under which texts are posted.
         table: of pages, with their GC policies.
         durability: of the writes.
         on_progress: called with the number of regions that are done, and of all regions.
@@ -127,7 +124,6 @@ class StoreUpkeep:
         client: Client,
         engine: HBaseEngine,
         chunks: ChunkRows,
-        keys: KeyRows,
         table: Table,
         durability: Durability,
         on_progress: Progress | None,
@@ -146,7 +142,7 @@ class StoreUpkeep:
         session = os.urandom(8)
         self._requests = engine.requests(durability)
         self._pages = PostedPages(engine, durability, session)
-        self._postings = PostingUpkeep(client, engine, keys, self._pages, durability, session)
+        self._postings = PostingUpkeep(client, engine, self._pages, durability, session)
         self._chunks = chunks
         self.report = CompactionReport("fast", dry_run)
 
@@ -180,11 +176,9 @@ class StoreUpkeep:
 
     def _steps(self) -> list[_Step]:
         steps = [_Step("counts", "", self._fold_counts), _Step("captures", _PAGES, self._drop_captures)]
-        for kind in TO_PAGES:
+        for kind in KINDS:
             sweep = partial(self._postings.sweep, kind, dry_run=self._dry_run)
             steps.append(_Step(f"postings {kind}", "postings", sweep, bytes((kind,)), bytes((kind + 1,))))
-        sweep = partial(self._postings.sweep, TO_TEXTS, dry_run=self._dry_run)
-        steps.append(_Step("keys", KEYS_TABLE, sweep))
         steps.append(_Step("claims", CLAIMS_TABLE, self._drop_claims))
         steps.append(_Step("chunks", CHUNKS_TABLE, self._drop_chunks))
         return steps
@@ -192,7 +186,7 @@ class StoreUpkeep:
     def _finish(self) -> None:
         report = self.report
         report.pruned_postings, report.restored_postings = self._postings.removed, self._postings.restored
-        names = " ".join(f"major_compact '{self._engine.name(table)}';" for table in (_PAGES, KEYS_TABLE, "postings"))
+        names = " ".join(f"major_compact '{self._engine.name(table)}';" for table in (_PAGES, "bodies", "postings"))
         report.advice = [
             "deleted cells stay in HBase's files until a major compaction: in the HBase shell, "
             f"{names} major_compact '{self._engine.name(CHUNKS_TABLE)}'",
@@ -331,14 +325,14 @@ class StoreUpkeep:
     def _drop_claims(self, after: bytes, seen: Callable[[bytes], None]) -> None:
         """Drop claims whose page does not exist, after a grace period and a fence for that page."""
         pending: list[_Claim] = []
-        for last, claims in self._claims(after):
+        for claims in self._claims(after):
             live = self._pages.live([(_pointer_of(claim), b"") for claim in claims])
             pending += [claim for claim, is_live in zip(claims, live, strict=True) if not is_live]
             if len(pending) >= MAX_PENDING_CLAIMS:
                 self._drop(pending)
                 pending = []
             if not pending:
-                seen(last)
+                seen(claims[-1][0])
         self._drop(pending)
 
     def _drop(self, claims: Sequence[_Claim]) -> None:
@@ -346,27 +340,33 @@ class StoreUpkeep:
             self.report.dropped_claims += len(claims)
             return
         time.sleep(GRACE_SECONDS)
-        fenced = self._pages.fence([_pointer_of(claim) for claim in claims])
-        names = [CLAIMS + name.decode("latin-1") for name, _ in claims]
-        deletes = [
-            CheckAndMutate(name, CLAIM_COLUMN, content, (), (CLAIM_COLUMN,))
-            for name, (_, content), is_fenced in zip(names, claims, fenced, strict=True)
-            if is_fenced
-        ]
-        dropped = self._requests.check_and_mutate_all(deletes, [()] * len(deletes))
-        self.report.dropped_claims += sum(is_dropped is True for is_dropped in dropped)
+        self.report.dropped_claims += sum(self._engine.in_parallel(self._drop_claim, claims))
 
-    def _claims(self, after: bytes) -> Iterator[tuple[bytes, list[_Claim]]]:
-        """Claims, and their row with the name of the last one."""
-        table = self._engine.name(CLAIMS_TABLE)
-        for row in sorted({claim_row(bytes((last,))) for last in range(256)}):
-            if row < after[:1]:
-                continue
-            start = after[1:] if row == after[:1] else b""
-            for cells in columns_from(self._client, table, row, CLAIM, start):
-                claims = [(cell.qualifier, cell.value.decode("latin-1")) for cell in cells]
-                if claims:
-                    yield row + claims[-1][0], [claim for claim in claims if claim[0] != GENERATION]
+    def _drop_claim(self, claim: _Claim) -> bool:
+        """Drop a claim if its page does not exist and its slot is fenced."""
+        if not self._pages.fence([_pointer_of(claim)])[0]:
+            return False
+        name = CLAIMS + claim[0].decode("latin-1")
+        delete = CheckAndMutate(name, CLAIM_COLUMN, claim[1], (), (CLAIM_COLUMN,))
+        return self._requests.check_and_mutate(delete) is True
+
+    def _claims(self, after: bytes) -> Iterator[list[_Claim]]:
+        make = messages()
+        start = encode_key(after) if after else b""
+        while True:
+            request = make.TScan(startRow=start, columns=[make.TColumn(family=CLAIM)], limit=CLAIMS_AT_ONCE)
+            rows = self._client.scan(self._engine.name(CLAIMS_TABLE), request, CLAIMS_AT_ONCE)
+            claims = [
+                (row, cell.value.decode("latin-1"))
+                for row, cells in rows
+                for cell in cells
+                if cell.qualifier == CLAIM_COLUMN.encode()
+            ]
+            if claims:
+                yield claims
+            if len(rows) < CLAIMS_AT_ONCE:
+                return
+            start = rows[-1][0] + b"\x00"
 
     # --- chunks that no cell refers to
 

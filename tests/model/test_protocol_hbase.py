@@ -10,15 +10,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from memory_hbase import MemoryCluster, key_rows
 from programs import delete, write
 from scheduler import Frozen, Make, Program, Rows, Scheduler, freeze, thaw
 from test_protocol import check, states
 
 from docstore.cluster.client import Conditional, HBaseCell
 from docstore.cluster.commit import Slot, SlotCommitter
-from docstore.cluster.protocol import GENERATION, CheckAndMutate, Requests, claim_name, slot_name
-from docstore.cluster.rowindex import RowIndex
+from docstore.cluster.protocol import CheckAndMutate, Requests, claim_name, slot_name
 from docstore.model.capture import BODY, PagePointer
 from docstore.model.errors import CommitUnknown, StorageError
 from docstore.model.format import CAPTURE_STORED
@@ -48,7 +46,6 @@ class InMemory:
                     HBaseCell(b"", name.removeprefix(family).encode("latin-1"), 1, value.encode("latin-1"))
                     for name, value in sorted(columns.items())
                     if name.startswith(family)
-                    and get.columns[0].qualifier in (None, GENERATION, name[2:].encode("latin-1"))
                 ]
             )
         return found
@@ -67,8 +64,6 @@ class InMemory:
                 columns.pop(_column(one.family, one.qualifier), None)
         for mutation in mutations.mutations:
             for one in mutation.put.columnValues if mutation.put else ():
-                if one.qualifier == GENERATION:  # random; each request is applied alone here
-                    continue
                 columns[_column(one.family, one.qualifier)] = one.value.decode("latin-1")
         self.rows[_row(table, mutations.row)] = columns
         return True
@@ -147,32 +142,6 @@ def test_the_backends_calls_reach_as_many_states_as_the_model() -> None:
     assert OverHBase(programs, promises, 1).run(rows) == states(plain, {}, 1)
 
 
-def test_claims_of_one_row_are_changed_together_and_never_over_those_of_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cluster = MemoryCluster()
-    cluster.tables = {"store:claims": {}}
-    mine, other = Requests(cluster.client(), "store"), Requests(cluster.client(), "store")  # type: ignore[arg-type]
-    names = [claim_name(b"\x02%d" % number + b"\x07") for number in range(5)]
-
-    def change(number: int, expected: str | None, content: str) -> CheckAndMutate:
-        return CheckAndMutate(names[number], "claim", expected, (("claim", content),))
-
-    def at_the_same_time(what: str) -> None:
-        cluster.before_write = lambda _: None
-        assert other.check_and_mutate_all([change(1, None, "other"), change(3, None, "other")], [()] * 2) == [True] * 2
-
-    assert mine.check_and_mutate(change(4, None, "before")) is True
-    cluster.before_write = at_the_same_time
-    before = cluster.writes
-    asked = [change(0, None, "mine"), change(1, None, "mine"), change(2, "lost", "mine"), change(4, "before", "mine")]
-    assert mine.check_and_mutate_all(asked, [()] * len(asked)) == [True, False, False, True]
-    assert cluster.writes == before + 3
-    delete = CheckAndMutate(names[4], "claim", "mine", (), ("claim",))
-    assert mine.check_and_mutate_all([delete, change(0, "mine", "again")], [()] * 2) == [True, True]
-    assert [held.get("claim") for held in other.read_all(names)] == ["again", "other", None, "other", None]
-
-
 def test_a_fenced_page_is_written_by_its_second_attempt() -> None:
     _, requests = over(freeze({PAGE: {"slot": "fence of maintenance"}}))
     tokens = (f"w{number}" for number in range(6))  # a program that fences itself may need any number
@@ -201,9 +170,7 @@ class Broken(InMemory):
     """A cluster that stops answering once a slot was filled."""
 
     def get_many(self, table: str, gets: Sequence[Any]) -> list[list[HBaseCell]]:
-        if table == "store:pages":
-            raise StorageError(5, "no answer")
-        return super().get_many(table, gets)
+        raise StorageError(5, "no answer")
 
     def check_and_mutate_all(self, table: str, requests: Sequence[Conditional]) -> Sequence[bool | None]:
         return [None] * len(requests) if table == "store:pages" else super().check_and_mutate_all(table, requests)
@@ -257,14 +224,7 @@ class NoValues:
 
 
 def committer(client: InMemory, session: bytes) -> SlotCommitter:
-    return SlotCommitter(
-        Engine(client),  # type: ignore[arg-type]
-        NoValues(),  # type: ignore[arg-type]
-        RowIndex(key_rows()),
-        Durability.SYNC,
-        session,
-        lambda: None,
-    )
+    return SlotCommitter(Engine(client), NoValues(), Durability.SYNC, session, lambda: None)  # type: ignore[arg-type]
 
 
 def slot(row_key: bytes, *needs: PagePointer) -> Slot:
