@@ -169,7 +169,7 @@ def near_duplicate_put() -> Passed:
 def caches_of_a_put() -> list[str]:
     """Caches that a put of a near duplicate asks: caches of functions, and those of the store.
 
-    Caches that only native code asks are not seen.
+    Those that native code has for itself are not seen.
     """
     with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
         _fill(store)

@@ -34,7 +34,6 @@ from docstore.storage.bases import value_name
 from docstore.storage.captures import capture_of
 from docstore.storage.reports import Finding
 from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_families
-from docstore.storage.unreadable import Place
 from docstore.storage.values import REF_TAG, encode_absent, is_absent, is_ref, raw_bytes_of
 from docstore.store import DocumentStore, now_micros, open_store
 from docstore.writing.importing import (
@@ -354,7 +353,7 @@ class StoreRows:
     """Reads the rows of a store.  Thread-safe."""
 
     def __init__(self, store: DocumentStore) -> None:
-        self._table = store.table
+        self._table, self._cells = store.table, store.cells
         self._engine = store.backend.engine
         self._values = store.backend.values
         self._base_rows = store.backend.base_rows
@@ -549,17 +548,10 @@ class StoreRows:
 
     def _reread(self, row_key: bytes, cell: Cell) -> bytes | None:
         """The value of a cell, which is looked up again; None if it cannot be read, which is noted."""
-        column = (cell.family, cell.qualifier)
-        if column in CAPTURE_COLUMNS:
-            return self._reader.value(row_key, column, cell.timestamp)
-
-        def look_up() -> bytes:
-            spec = ReadSpec((cell.family,), cell.qualifier, cell.timestamp, cell.timestamp + 1)
-            cells = self._table.stored_row(row_key, spec)
-            return self._values.fetch(next((now.value for now in cells if now[:3] == cell[:3]), cell.value))
-
-        place = Place(row_key, *cell[:3])
-        return self._values.unreadable.attempt(lambda: self._values.read_together(look_up), place)
+        if (cell.family, cell.qualifier) in CAPTURE_COLUMNS:
+            return self._reader.value(row_key, (cell.family, cell.qualifier), cell.timestamp)
+        found = self._cells.readable(row_key, cell)
+        return None if found is None else found.value
 
     def _exists(self, row_key: bytes, cell: Cell) -> bool:
         """Whether a cell still exists; it may have been deleted since the scan."""

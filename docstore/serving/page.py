@@ -499,22 +499,20 @@ def _is_wanted(store: DocumentStore, row_key: bytes, live: LiveCapture, verdict:
         return False
     if not verdict:
         return live.shows_page
-    said = _verdict_of(store, row_key, live)
+    said = DocumentReader(store.table, store.backend.values).verdict(row_key, live)
     return said is not None and said.kind == verdict and said.reason != capture.REASON_NOT_MODIFIED
-
-
-def _verdict_of(store: DocumentStore, row_key: bytes, live: LiveCapture) -> capture.StoredVerdict | None:
-    return DocumentReader(store.table, store.backend.values).verdict(row_key, live)
 
 
 def _listed(store: DocumentStore, row_key: bytes, live: LiveCapture) -> dict[str, Any]:
     """What a list says of a capture."""
 
+    reader = DocumentReader(store.table, store.backend.values)
+
     def text(column: capture.Column) -> str:
-        value = DocumentReader(store.table, store.backend.values).value(row_key, column, live.timestamp)
+        value = reader.readable(row_key, live, column)
         return (value or b"").decode("utf-8", "replace")  # without one that cannot be read the rest is shown
 
-    verdict = _verdict_of(store, row_key, live)
+    verdict = reader.verdict(row_key, live)
     return {
         "url": url_of(row_key),
         "timestamp": live.timestamp,

@@ -72,9 +72,10 @@ def parse_cell_value(cell_value: bytes) -> CellValue:
 
 def raw_bytes_of(cell_value: bytes) -> int:
     """Length of the raw value of a cell; 0 if it was not kept."""
-    found = None if docstore_native.value_place(cell_value) else parse_cell_value(cell_value)
-    if found is not None and found.ref is None:
-        return len(found.value)
+    if docstore_native.value_place(cell_value) is None:  # no ref to a segment, as nearly all long values are
+        found = parse_cell_value(cell_value)
+        if found.ref is None:
+            return len(found.value)
     return docstore_native.decode_varint(cell_value, 1)[0]
 
 

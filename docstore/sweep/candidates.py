@@ -32,6 +32,7 @@ from docstore.model.sets import Numbers, Sets, distinct, spans
 ROUNDING = 1e-9
 """Subtracted before rounding up, so that a float error never asks for one member too many; the final test is exact."""
 TINY = 1e-12
+"""Added to a standard deviation, which is 0 at the threshold 1."""
 CHUNK_PAIRS = 1 << 22
 """Pairs or members in memory in one step: about 32 MB an array."""
 _AGREEMENT_PAIRS = 1 << 12
@@ -349,7 +350,7 @@ class _Alike:
         agreeing = sketch_agreements(self.sketches, self.rows[left], self.rows[right])
         # A borrowed bin repeats the value of another bin, which then counts twice.  Three quarters is a safe factor.
         own = 0.75 * _own_bins(np.minimum(self.sizes[left], self.sizes[right]))
-        one = np.sqrt(agreement * (1 - agreement) / own) + TINY  # without it 0 / 0 at the threshold 1
+        one = np.sqrt(agreement * (1 - agreement) / own) + TINY
         deviations = (agreeing / BINS - agreement + ROUNDING) / one
         result: NDArray[np.float64] = np.where(self.may_be_by_size(left, right), deviations, -np.inf)
         return result

@@ -185,8 +185,9 @@ class Manifest:
         return Tablet(item.number, item.start, end, item.raw_bytes)
 
     def tablet_number(self, row_key: bytes) -> int:
-        """The number of the tablet that a row belongs to; REQUIRES: the committer's lock, under which tablets split."""
-        return self._ranges[bisect_right(self._starts, row_key) - 1].number
+        """The number of the tablet that a row belongs to."""
+        ranges = self._ranges  # one read: a split replaces the list
+        return ranges[bisect_right(ranges, row_key, key=_START_OF) - 1].number
 
     def segments(self) -> list[SegmentRow]:
         """All segments as they are committed, by number."""
