@@ -499,25 +499,30 @@ def test_runs_are_rewritten_only_in_the_background(store: Store, monkeypatch: py
 
 
 class FailsToRename(Files):
-    """The disk refuses all new names but that of the first run, once it is told to."""
+    """The disk gives so many more names to files, and refuses all others."""
 
-    refuses = False
+    left = 1 << 30
 
     def rename(self, path: Path, target: Path) -> None:
-        if self.refuses and not target.name.startswith(f"{0:016x}-"):
+        self.left -= 1
+        if self.left < 0:
             raise OSError(errno.EIO, "no more names")
         super().rename(path, target)
 
 
+REMOVED = 140
+
+
 def half_pruned(store: Store, begun: Callable[[RunIndex], None] = lambda buckets: None) -> RunIndex:
-    """Runs of which one was rewritten without texts 0 to 199, before the rename of a second one failed."""
+    """Two runs of which the smaller was rewritten without texts 0 to 139, before the rename of the other failed."""
     files = FailsToRename()
     buckets = store.open(files)
-    store.write(buckets, 80)
-    assert buckets.damaged() == []
-    assert len(list(store.folder.glob("*.run"))) > 1
-    store.committed = store.committed[200:]
-    files.refuses = True
+    for _ in range(25):  # merges end before the next group comes, so that the runs are the same each time
+        store.write(buckets, 1)
+        assert buckets.damaged() == []
+    assert len(list(store.folder.glob("*.run"))) == 2
+    store.committed = store.committed[REMOVED:]
+    files.left = 1
     buckets.begin_prune()
     begun(buckets)
     buckets.prune(live_numbers(store))
@@ -534,7 +539,7 @@ def test_a_crash_while_texts_are_dropped_leaves_each_run_as_it_was_or_without_th
 def test_after_half_a_pruning_the_index_equals_the_disk(store: Store) -> None:
     """A text that is written again is posted if its run was rewritten, and not posted twice otherwise."""
     buckets = half_pruned(store)
-    for number in range(1, 200):
+    for number in range(1, REMOVED):
         put(store, buckets, number)
     for again in (buckets, store.open()):  # the first is not closed: a crash
         assert store.all_found(again)
@@ -551,11 +556,11 @@ def test_postings_of_a_batch_survive_half_a_pruning(store: Store) -> None:
 
     buckets = half_pruned(store, begun)
     assert buckets.propose(query(9000), new[0]).has_own and not buckets.propose(query(9000)).has_own
-    dropped = [number for number in range(1, 200) if not buckets.propose(query(number)).has_own]
-    assert 0 < len(dropped) < 199
+    dropped = [number for number in range(1, REMOVED) if not buckets.propose(query(number)).has_own]
+    assert 0 < len(dropped) < REMOVED - 1
     commit_postings(store.engine, buckets, new[0])
     store.committed.append(query(9000))
-    for number in range(1, 200):
+    for number in range(1, REMOVED):
         put(store, buckets, number)
     again = store.open()
     assert store.all_found(again)
