@@ -8,6 +8,8 @@ import os
 import platform
 import re
 import resource
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,6 +75,7 @@ def run_commands(*functions: Callable[..., Section | Iterable[Section] | None]) 
     parameters = inspect.signature(function).parameters.values()
     positional = [given.pop(one.name) for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
     many = [given.pop(one.name) for one in parameters if one.kind is one.VAR_POSITIONAL]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the processes that a benchmark has started
     print(machine())
     found = function(*positional, *(value for values in many for value in values), **given)
     for section in [found] if isinstance(found, Section) else found or ():

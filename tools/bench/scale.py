@@ -190,29 +190,25 @@ def grow(store: DocumentStore, folder: Path, pages: range, maker: ProcessPoolExe
     counts, micros, measured, next_row = [0, 0, 0], 0.0, 0, FIRST_ROW
     caller = Caller(store)
     caller.start()
-    for begin in pages[::CHUNK]:
-        made = maker.submit(pages_from, begin, min(begin + CHUNK, pages.stop)).result()
-        measured -= len(caller.waits)
-        began = time.process_time()
-        results = list(store.put_pages(made, threads=1))
-        micros += (time.process_time() - began) * 1e6
-        measured += len(caller.waits) + len(made)
-        new = maker.submit(judged_from, begin, results).result()
-        counts = [sum(some) for some in zip(counts, new, strict=True)]
-        written = begin + len(made)
-        if written - pages.start == next_row or written == pages.stop:
-            planted, found, wrong = counts
-            found_share = f"{found / max(1, planted):.5f}"
-            yield (
-                f"{written:,}",
-                f"{micros / measured:.0f}",
-                found_share,
-                f"{wrong}",
-                *state_of(store, folder, written, caller.waits),
-            )
-            micros, measured, next_row, caller.waits = 0.0, 0, 2 * next_row, []
-    caller.ended.set()
-    caller.join()
+    try:
+        for begin in pages[::CHUNK]:
+            made = maker.submit(pages_from, begin, min(begin + CHUNK, pages.stop)).result()
+            measured -= len(caller.waits)
+            began = time.process_time()
+            results = list(store.put_pages(made, threads=1))
+            micros += (time.process_time() - began) * 1e6
+            measured += len(caller.waits) + len(made)
+            new = maker.submit(judged_from, begin, results).result()
+            counts = [sum(some) for some in zip(counts, new, strict=True)]
+            written = begin + len(made)
+            if written - pages.start == next_row or written == pages.stop:
+                planted, found, wrong = counts
+                costs = f"{written:,}", f"{micros / measured:.0f}", f"{found / max(1, planted):.5f}", f"{wrong}"
+                yield *costs, *state_of(store, folder, written, caller.waits)
+                micros, measured, next_row, caller.waits = 0.0, 0, 2 * next_row, []
+    finally:
+        caller.ended.set()
+        caller.join()
 
 
 def run_command(folder: Path, pages: int, command: Sequence[str]) -> Sequence[str]:
