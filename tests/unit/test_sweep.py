@@ -513,6 +513,24 @@ def test_a_large_family_gives_few_candidates_and_each_text_is_among_them(changed
     assert len(np.union1d(first, second)) == texts
 
 
+def test_buckets_of_a_branch_of_a_large_family_do_not_give_all_pairs() -> None:
+    rng = np.random.default_rng(8)
+    texts, branches = 4000, 16
+    sketches = np.repeat(rng.integers(0, 16, (1, 256), dtype=np.uint8), texts, 0)
+    branch = np.arange(texts) % branches
+    for _ in range(12):  # bins that a whole branch has otherwise
+        sketches[np.arange(texts), rng.integers(0, 256, branches)[branch]] = rng.integers(0, 16, branches)[branch]
+    for _ in range(4):
+        sketches[np.arange(texts), rng.integers(0, 256, texts)] = rng.integers(0, 16, texts)
+    sizes = np.full(texts, 1000)
+    first, second, _ = candidates(sketches, sizes, np.arange(texts), 0.8)
+    assert len(first) < 100 * texts  # half of the 250 texts of its branch would be more
+    assert len(np.union1d(first, second)) == texts
+    of_branch = np.flatnonzero(branch == 3)
+    first, _, cut = candidates(sketches, sizes, of_branch, 0.8)  # alone it is no large family
+    assert (len(first), cut) == (len(of_branch) * (len(of_branch) - 1) // 2, 0)
+
+
 @pytest.mark.parametrize("policy", [CanonicalPolicy.CANONICAL_LINK, CanonicalPolicy.OLDEST])
 def test_a_large_family_is_one_cluster_wherever_its_canonical_page_stands(
     store: DocumentStore, monkeypatch: pytest.MonkeyPatch, policy: CanonicalPolicy
