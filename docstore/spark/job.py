@@ -260,14 +260,17 @@ class _Sweep:
 
     def _candidates(self, leading: Frame) -> Frame:
         """Likely pairs of leaders."""
-        fingerprints = leading.select("id", "shingle_count", "sketch")
-        return (
-            fingerprints.mapInArrow(partial(kernels.bands_of, self._threshold), kernels.ddl(kernels.BANDED))
-            .repartition("bucket")
-            .sortWithinPartitions("bucket")
-            .mapInArrow(partial(kernels.pairs_of_buckets, self._threshold, self._fresh), kernels.ddl(kernels.PAIR))
-            .distinct()
-        )
+        fingerprints = leading.select("id", F.lit(False).alias("is_crowded"), "shingle_count", "sketch")
+        crowded = self._buckets(fingerprints, "bucket", "id").mapInArrow(kernels.crowded_of, "id bigint").distinct()
+        crowded = crowded.withColumn("is_crowded", F.lit(True))
+        fingerprints = fingerprints.drop("is_crowded").join(crowded, "id", "left").fillna(False, "is_crowded")
+        work = partial(kernels.pairs_of_buckets, self._threshold, self._fresh)
+        return self._buckets(fingerprints, "*").mapInArrow(work, kernels.ddl(kernels.PAIR)).distinct()
+
+    def _buckets(self, fingerprints: Frame, *columns: str) -> Frame:
+        """Columns of BANDED; the rows of a bucket are together."""
+        banded = fingerprints.mapInArrow(partial(kernels.bands_of, self._threshold), kernels.ddl(kernels.BANDED))
+        return banded.select(*columns).repartition("bucket").sortWithinPartitions("bucket")
 
     def _verified(self, pairs: Frame, leading: Frame) -> Frame:
         """Those pairs of leaders that are within the threshold."""
@@ -325,12 +328,13 @@ class _Sweep:
         )
         roots_of = members.where("id = leader").select(F.col("id").alias("first"), "component")
         # one row for all pairs of a text: a large family has hundreds for each
-        pairs = verified.groupBy("first").agg(F.collect_list(F.struct("second", "similarity")).alias("near"))
+        near = F.sort_array(F.collect_list(F.struct("second", "similarity")))
+        pairs = verified.groupBy("first").agg(near.alias("near"))
         pairs = pairs.join(roots_of, "first").withColumnRenamed("first", "id")
         return (
             members.unionByName(pairs, allowMissingColumns=True)
             .repartition("component")
-            .sortWithinPartitions("component")
+            .sortWithinPartitions("component", "id")
             .mapInArrow(partial(kernels.clusters_of_components, rule), kernels.ddl(kernels.PLACE))
         )
 

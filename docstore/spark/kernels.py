@@ -27,15 +27,15 @@ from docstore.model.analysis import BINS
 from docstore.model.capture import ClusterPlace
 from docstore.model.errors import missing_extra
 from docstore.model.keys import resolve, row_key, same_host, site, url_of
-from docstore.model.sets import Numbers
+from docstore.model.sets import Numbers, distinct
 from docstore.model.types import Page, VerdictKind, header_of
 from docstore.reading.documents import REDIRECT_STATUSES
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.writes import Prepared
-from docstore.sweep.candidates import band_keys, band_pairs, band_width
+from docstore.sweep.candidates import Alike, band_keys, band_pairs, band_width, in_large_buckets
 from docstore.sweep.clusters import CanonicalPolicy, cluster_versions, missing_pairs
 from docstore.sweep.kernels import BY_TEXT, LONG_TEXT_BYTES, TextRule, equality, identify, text_of
-from docstore.sweep.pairs import PairGraph, same_bodies, set_apart
+from docstore.sweep.pairs import Listed, PairGraph, set_apart
 from docstore.writing.prepare import Preparer
 
 try:
@@ -93,6 +93,7 @@ BANDED = pa.schema(
         ("bucket", pa.int64()),
         ("tie", pa.int64()),
         ("id", pa.int64()),
+        ("is_crowded", pa.bool_()),
         ("shingle_count", pa.int64()),
         ("sketch", pa.binary()),
     ]
@@ -142,6 +143,7 @@ def whole_groups(batches: Batches, key: str, rows_together: int = 0) -> Iterator
         if rows < enough:
             continue
         table = pa.Table.from_batches(waiting).combine_chunks()
+        waiting.clear()  # else its rows are in memory twice while the table is used
         keys = table[key]
         cut = pc.index(keys, keys[-1]).as_py()
         if cut:
@@ -151,7 +153,8 @@ def whole_groups(batches: Batches, key: str, rows_together: int = 0) -> Iterator
         enough = max(rows_together, 2 * rows)
         del table, keys
     if waiting:
-        yield pa.Table.from_batches(waiting).combine_chunks()
+        waiting = [pa.Table.from_batches(waiting).combine_chunks()]
+        yield waiting.pop()
 
 
 def _numbers(table: Any, name: str) -> Any:
@@ -338,8 +341,15 @@ def bands_of(threshold: float, batches: Batches) -> Iterator[Any]:
             for place in range(width):  # half a byte a bin
                 packed |= ((keys >> np.uint64(8 * place)) & np.uint64(15)).astype(np.int64) << (4 * place)
             columns = [pa.array(packed | band << 32), pa.array(following.view(np.int64))]
-            others = [batch[name] for name in ("id", "shingle_count", "sketch")]
+            others = [batch[name] for name in BANDED.names[2:]]
             yield pa.RecordBatch.from_arrays([*columns, *others], schema=BANDED)
+
+
+def crowded_of(batches: Batches) -> Iterator[Any]:
+    """The `id` of each text of a large bucket; the rows, with `bucket` and `id`, come sorted by bucket."""
+    for table in whole_groups(batches, "bucket"):
+        large = in_large_buckets(_numbers(table, "bucket").view(np.uint64))
+        yield pa.RecordBatch.from_pydict({"id": distinct(_numbers(table, "id")[large])})
 
 
 def _bins(table: Any) -> NDArray[np.uint8]:
@@ -359,7 +369,8 @@ def pairs_of_buckets(threshold: float, fresh: int, batches: Batches) -> Iterator
         table = table.take(pc.sort_indices(table["id"]))
         numbers, sizes = _numbers(table, "id"), _numbers(table, "shingle_count")
         keys, ties = (_numbers(table, name).view(np.uint64) for name in ("bucket", "tie"))
-        for first, second, _ in band_pairs(keys, ties, _bins(table), np.arange(len(numbers)), sizes, threshold):
+        alike = Alike(_bins(table), np.arange(len(numbers)), sizes, threshold)
+        for first, second, _ in band_pairs(keys, ties, _numbers(table, "is_crowded"), alike):
             kept = numbers[second] >= fresh
             yield _batch(PAIR, numbers[first[kept]], numbers[second[kept]])
 
@@ -432,23 +443,29 @@ def clusters_of_components(rule: ClusterRule, batches: Batches) -> Iterator[Any]
     Args:
         rule: of clusters.
         batches: versions with `leader`, `end` (the row that they declare) and `votes` (redirects to them), and rows
-            with `near`, which lists the pairs of an `id` as `second` and `similarity`; sorted by component.
+            with `near`, which lists the pairs of an `id` as `second` and `similarity`; sorted by component.  The graph
+            takes least memory if they are sorted by `id` too, and the lists by `second`.
     """
     for table in whole_groups(batches, "component"):
         has_pairs = pc.is_valid(table["near"])
-        lists = table.filter(has_pairs).select(["id", "near"]).combine_chunks()
-        yield _places(rule, table.filter(pc.invert(has_pairs)), _pairs_of(lists))
+        lists = table.filter(has_pairs).select(["id", "near"])
+        members = table.filter(pc.invert(has_pairs)).drop_columns(["near"]).sort_by("id")
+        del table
+        pairs = _pairs_of(lists, _numbers(members, "id"))
+        del lists
+        yield _places(rule, members, pairs)
 
 
-def _pairs_of(lists: Any) -> tuple[Numbers, Numbers, NDArray[np.float64]]:
-    """Both ends and the similarities of listed pairs."""
+def _pairs_of(lists: Any, numbers: Numbers) -> Listed:
+    """Positions of both ends of listed pairs among the numbers, and similarities."""
     near = pc.list_flatten(lists["near"])
-    second, similarity = (pc.struct_field(near, name).to_numpy() for name in ("second", "similarity"))
-    return np.repeat(_numbers(lists, "id"), pc.list_value_length(lists["near"]).to_numpy()), second, similarity
+    first = np.searchsorted(numbers, _numbers(lists, "id"))
+    first = np.repeat(first, pc.list_value_length(lists["near"]).to_numpy())
+    second = np.searchsorted(numbers, pc.struct_field(near, "second").to_numpy())
+    return first, second, pc.struct_field(near, "similarity").to_numpy()
 
 
-def _places(rule: ClusterRule, table: Any, pairs: tuple[Numbers, Numbers, NDArray[np.float64]]) -> Any:
-    table = table.take(pc.sort_indices(table["id"]))
+def _places(rule: ClusterRule, table: Any, pairs: Listed) -> Any:
     numbers = _numbers(table, "id")
     count = len(numbers)
     row_keys = table["row_key"].to_pylist()
@@ -459,21 +476,14 @@ def _places(rule: ClusterRule, table: Any, pairs: tuple[Numbers, Numbers, NDArra
     ends = zip(row_keys, table["end"].to_pylist(), strict=True)
     declared = (latest.get(end, -1) if end and end != key and site(end) == site(key) else -1 for key, end in ends)
     leader = np.searchsorted(numbers, _numbers(table, "leader"))
-    graph = _graph(rule, table, pairs, numbers, leader, rows)
-    members = Members(
-        row_keys,
-        rows,
-        timestamps,
-        _numbers(table, "good"),
-        np.fromiter(declared, np.int64, count),
-        _numbers(table, "votes"),
-    )
+    graph = _graph(rule, table, pairs, leader, rows)
+    good, votes = _numbers(table, "good"), _numbers(table, "votes")
+    members = Members(row_keys, rows, timestamps, good, np.fromiter(declared, np.int64, count), votes)
     clusters = cluster_versions(members, graph, rule.policy)
     canonical = clusters.canonical
     by_text = _numbers(table, "by_text")
-    known = np.searchsorted(numbers, pairs[0]), np.searchsorted(numbers, pairs[1])
     missing: defaultdict[int, list[int]] = defaultdict(list)
-    for first, second in zip(*missing_pairs(graph, clusters, by_text, known), strict=True):
+    for first, second in zip(*missing_pairs(graph, clusters, by_text, pairs[:2]), strict=True):
         missing[int(second)].append(int(numbers[first]))
     titled = np.array(table["titled"].to_pylist(), object)
     bodies = np.array(table["body"].to_pylist(), object)
@@ -484,9 +494,7 @@ def _places(rule: ClusterRule, table: Any, pairs: tuple[Numbers, Numbers, NDArra
         of = int(canonical[number])
         url, at = url_of(row_keys[number]), int(times[number])
         if sizes[of] == 1:
-            places.append(
-                (url, at, str(VerdictKind.NEW), None, None, None, None, int(numbers[number]), missing[number])
-            )
+            places.append((url, at, str(VerdictKind.NEW), *[None] * 4, int(numbers[number]), missing[number]))
             continue
         place = ClusterPlace(row_keys[of], int(times[of]), float(clusters.similarity[number]))
         kind = VerdictKind.NEAR
@@ -504,17 +512,8 @@ def _places(rule: ClusterRule, table: Any, pairs: tuple[Numbers, Numbers, NDArra
     )
 
 
-def _graph(
-    rule: ClusterRule,
-    table: Any,
-    pairs: tuple[Numbers, Numbers, NDArray[np.float64]],
-    numbers: Numbers,
-    leader: Numbers,
-    rows: Numbers,
-) -> PairGraph:
-    first, second = (np.searchsorted(numbers, ends) for ends in pairs[:2])
-    order = np.lexsort((second, first))
-    first, second, similarity = first[order], second[order], pairs[2][order]
+def _graph(rule: ClusterRule, table: Any, pairs: Listed, leader: Numbers, rows: Numbers) -> PairGraph:
+    first, second, similarity = pairs
     if rule.title_rule:
         titles, held, mostly_main = (table[name].to_pylist() for name in ("title", "held", "mostly_main"))
         row_keys = table["row_key"].to_pylist()
@@ -528,10 +527,7 @@ def _graph(
             )
 
         apart = set_apart(page, leader, first, second, similarity >= rule.near_threshold)
-        first, second, similarity = first[~apart], second[~apart], similarity[~apart]
+        if apart.any():
+            first, second, similarity = first[~apart], second[~apart], similarity[~apart]
     bodies = _words(table, "body", 16).view(np.uint64)
-    equal = same_bodies(bodies, leader)
-    first, second = np.concatenate([first, equal[0]]), np.concatenate([second, equal[1]])
-    similarity = np.concatenate([similarity, np.ones(len(equal[0]))])
-    order = np.lexsort((second, first))
-    return PairGraph(leader, first[order], second[order], similarity[order], rows, rule.same_url)
+    return PairGraph.of_pairs((first, second, similarity), bodies, leader, rows, versions=rule.same_url)

@@ -42,10 +42,11 @@ MISSED = 1e-6
 have fewer independent bins and miss more: `tools/bench/sweep_quality.py` measures it."""
 WIDEST_BAND, NARROWEST_BAND = 8, 3
 PARTNERS = 1024
-"""In a large bucket a text is paired with so many texts that follow it in the order of the next band."""
+"""A bucket of more texts than one and its partners is large.  There a text that no star holds is paired with so many
+texts that follow it in the order of the next band."""
 LEAST_PARTNERS = 64
 STARS = 64
-"""In a large bucket at most so many texts are stars.  A star is compared with all texts that no earlier star holds."""
+"""In a bucket at most so many texts are stars.  A star is compared with all texts that no earlier star holds."""
 HELD_SIGMAS = 2.0
 """A text whose estimate is so many standard deviations above the threshold is held by a star; or by several stars that
 it may be near to, if the sum of their deviations is so large.  Else a family just above the threshold would be paired
@@ -222,7 +223,7 @@ def overlap_candidates(sets: Sets) -> Candidates:
     samples = np.bincount(owners, minlength=len(sets.lengths))
     width = max(1, len(sets.lengths))
     codes, shared = np.empty(0, np.int64), np.empty(0, np.int64)
-    for places, _ in _chunks(keys):  # with LONGEST_LIST no bucket is large
+    for places, _ in _chunks(keys, np.zeros(len(keys), bool)):  # with LONGEST_LIST no bucket is large
         left, right = bucket_pairs(keys[places], keys[places], PARTNERS)
         left, right = owners[places][left], owners[places][right]
         fresh = np.minimum(left, right) * width + np.maximum(left, right)
@@ -235,7 +236,7 @@ def overlap_candidates(sets: Sets) -> Candidates:
 
 
 Seen = tuple[NDArray[np.uint64], NDArray[np.bool_]]
-"""Keys of another band, and whether each text was in a crowded bucket there."""
+"""Keys of another band, and whether each text was in a bucket with stars there."""
 
 
 def candidates(
@@ -250,22 +251,30 @@ def candidates(
         threshold: least Jaccard coefficient of a pair.
         threads: each looks at some of the bands; numpy sorts and compares without the GIL.
     """
-    bands = BINS // band_width(threshold)
+    width = band_width(threshold)
+    bands = BINS // width
     some = [part.tolist() for part in np.array_split(np.arange(bands), max(1, min(threads, bands)))]
     with ThreadPoolExecutor(len(some), "docstore-sweep") as pool:
-        found = list(pool.map(partial(_of_bands, sketches, sizes, chosen, threshold), some))
+        in_bands = pool.map(lambda band: in_large_buckets(band_keys(sketches, chosen, band, width)), range(bands))
+        crowded = np.logical_or.reduce(list(in_bands))
+        alike = Alike(sketches, chosen, sizes[chosen], threshold)
+        found = list(pool.map(partial(_of_bands, alike, crowded), some))
     codes, count = distinct(np.concatenate([codes for codes, _ in found])), max(1, len(chosen))
     cut = np.logical_or.reduce([cut for _, cut in found])
     return chosen[codes // count], chosen[codes % count], int(cut.sum())
 
 
-def _of_bands(
-    sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float, some: Sequence[int]
-) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Codes of the candidate pairs that share one of some consecutive bands, and which texts were crowded there."""
-    width = band_width(threshold)
+def in_large_buckets(keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which texts share their key with more than PARTNERS others."""
+    _, buckets, sizes = np.unique(keys, return_inverse=True, return_counts=True)
+    return np.asarray((sizes > PARTNERS + 1)[buckets])
+
+
+def _of_bands(alike: Alike, crowded: NDArray[np.bool_], some: Sequence[int]) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Codes of the candidate pairs that share one of some consecutive bands, and which texts miss some pairs there."""
+    width = band_width(alike.threshold)
     bands = BINS // width
-    chosen_sizes, count = sizes[chosen], max(1, len(chosen))
+    sketches, chosen, count = alike.sketches, alike.rows, max(1, len(alike.rows))
     codes = np.empty(0, np.int64)
     fresh: list[Numbers] = []
     pending = 0
@@ -275,44 +284,39 @@ def _of_bands(
     for band in some:
         keys = following
         following = band_keys(sketches, chosen, (band + 1) % bands, width)
-        crowded = np.zeros(len(chosen), bool)
-        for first, second, among in band_pairs(keys, following, sketches, chosen, chosen_sizes, threshold, recent):
+        unsure = np.zeros(len(chosen), bool)
+        for first, second, among in band_pairs(keys, following, crowded, alike, recent):
             fresh.append(first * count + second)
             pending += len(first)
-            crowded[among] = True
+            unsure[among] = True
             if pending > max(CHUNK_PAIRS, len(codes)):  # so that codes are not sorted again for each few
                 codes, fresh, pending = distinct(np.concatenate([codes, *fresh])), [], 0
-        cut |= crowded
-        recent.appendleft((keys, crowded))
+        cut |= unsure
+        recent.appendleft((keys, unsure))
     return distinct(np.concatenate([codes, *fresh])), cut
 
 
 def band_pairs(
     keys: NDArray[np.uint64],
     ties: NDArray[np.uint64],
-    sketches: NDArray[np.uint8],
-    rows: Numbers,
-    sizes: Numbers,
-    threshold: float,
+    crowded: NDArray[np.bool_],
+    alike: Alike,
     recent: Iterable[Seen] = (),
 ) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
     """Likely pairs that share a band; memory is bounded.
 
     Args:
         keys: (n,) of the band, of texts in ascending order; each bucket is complete.
-        ties: (n,) keys of the next band: they order the texts of a crowded bucket.
-        sketches: (m, 256) uint8; may be mapped, it is read in pieces.
-        rows: (n,) int64 row of `sketches` for each text.
-        sizes: (n,) int64 shingles in the set of each sketch.
-        threshold: least Jaccard coefficient of a pair.
+        ties: (n,) keys of the next band: they order the texts of a bucket that has stars.
+        crowded: (n,) whether a text is in a large bucket of any band.
+        alike: of these texts.
         recent: earlier bands; pairs that share one of them are skipped.
     Yields:
-        For some of the buckets: both positions of each pair, and positions of texts in buckets so large that not every
+        For some of the buckets: both positions of each pair, and positions of texts in buckets of which not every
         pair was compared.
     """
-    alike = _Alike(sketches, rows, sizes, threshold)
-    for places, is_large in _chunks(keys):
-        if is_large:
+    for places, has_stars in _chunks(keys, crowded):
+        if has_stars:
             first, second, left, right = _stars(places, ties, alike)
         else:
             first = second = np.empty(0, np.int64)
@@ -325,12 +329,19 @@ def band_pairs(
             left, right = left[~seen], right[~seen]
         likely = alike.deviations(left, right) >= -SIGMAS
         left, right = np.concatenate([first, left[likely]]), np.concatenate([second, right[likely]])
-        yield np.minimum(left, right), np.maximum(left, right), places if is_large else places[:0]
+        yield np.minimum(left, right), np.maximum(left, right), places if has_stars else places[:0]
 
 
 @dataclass(frozen=True, slots=True)
-class _Alike:
-    """Estimates of how alike texts are; see `band_pairs`."""
+class Alike:
+    """Estimates of how alike n texts are.
+
+    Attributes:
+        sketches: (m, 256) uint8; may be mapped, it is read in pieces.
+        rows: (n,) int64 row of `sketches` for each text.
+        sizes: (n,) int64 shingles in the set of each sketch.
+        threshold: least Jaccard coefficient of a pair.
+    """
 
     sketches: NDArray[np.uint8]
     rows: Numbers
@@ -356,7 +367,7 @@ class _Alike:
         return result
 
 
-def _stars(bucket: Numbers, ties: NDArray[np.uint64], alike: _Alike) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+def _stars(bucket: Numbers, ties: NDArray[np.uint64], alike: Alike) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """Pairs of a large bucket: those of its stars, which are likely, and others, which have to be compared.
 
     A family of fifty thousand pages is one star here, and not fifty thousand times some thousand pairs.  Its texts are
@@ -380,7 +391,8 @@ def _stars(bucket: Numbers, ties: NDArray[np.uint64], alike: _Alike) -> tuple[Nu
     partners = int(np.clip(CHUNK_PAIRS // len(bucket), LEAST_PARTNERS, PARTNERS))
     left, right = bucket_pairs(np.zeros(len(rest), np.uint64), ties[rest], partners)
     in_stars = np.sort(np.concatenate(held))
-    mates = [(in_stars[:-distance], in_stars[distance:]) for distance in range(1, MATES + 1)]
+    many = MATES if len(bucket) > PARTNERS + 1 else 0  # a smaller bucket need not repeat what large ones give
+    mates = [(in_stars[:-distance], in_stars[distance:]) for distance in range(1, many + 1)]
     return (
         np.concatenate(first),
         np.concatenate(second),
@@ -396,16 +408,22 @@ def band_keys(sketches: NDArray[np.uint8], chosen: Numbers, band: int, width: in
     return padded.view(np.uint64)[:, 0]
 
 
-def _chunks(keys: NDArray[np.uint64]) -> list[tuple[Numbers, bool]]:
-    """Positions that share their key, ascending, in chunks of complete buckets; and whether it is one large bucket."""
+def _chunks(keys: NDArray[np.uint64], crowded: NDArray[np.bool_]) -> list[tuple[Numbers, bool]]:
+    """Positions that share their key, ascending, in chunks of complete buckets; and whether it is one with stars.
+
+    Large buckets have stars, and those of more than STARS texts most of which are in large buckets of other bands: else
+    the smaller buckets of a large family would give more pairs than the large ones.
+    """
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(keys) else np.empty(0, int)
     sizes = np.diff(np.concatenate([begins, [len(keys)]]))
-    is_large = sizes > PARTNERS + 1
-    large = zip(begins[is_large].tolist(), sizes[is_large].tolist(), strict=True)
-    chunks = [(order[begin : begin + size], True) for begin, size in large]
-    shared = (sizes > 1) & ~is_large
+    before = np.concatenate([[0], np.cumsum(crowded[order])])
+    most_crowded = 2 * (before[begins + sizes] - before[begins]) > sizes
+    has_stars = (sizes > PARTNERS + 1) | ((sizes > STARS) & most_crowded)
+    starred = zip(begins[has_stars].tolist(), sizes[has_stars].tolist(), strict=True)
+    chunks = [(order[begin : begin + size], True) for begin, size in starred]
+    shared = (sizes > 1) & ~has_stars
     starts, lengths = begins[shared], sizes[shared]
     if not len(starts):
         return chunks

@@ -155,15 +155,14 @@ def cluster(count: int, first: Numbers, second: Numbers, similarity: NDArray[np.
     rank = np.empty(count, np.int64)
     rank[order] = np.arange(count)
     # arcs from the better page to the worse, by the rank of the better one
-    better = np.minimum(rank[first], rank[second])
-    worse = np.maximum(rank[first], rank[second])
-    arcs = np.flatnonzero(better != worse)
-    arcs = arcs[np.lexsort((worse[arcs], better[arcs]))]
-    better, worse = better[arcs], worse[arcs]
-    begin = np.searchsorted(better, np.arange(count + 1))
+    codes = np.minimum(rank[first], rank[second]) * count + np.maximum(rank[first], rank[second])
+    arcs = np.argsort(codes, kind="stable")
+    codes = codes[arcs]
+    begin = np.searchsorted(codes, np.arange(count + 1) * count)
+    worse = codes % max(count, 1)
     canonical = np.full(count, -1, np.int64)
     joined_by = np.full(count, -1, np.int64)
-    for star in np.unique(better).tolist():
+    for star in np.flatnonzero(begin[1:] > begin[:-1]).tolist():
         if canonical[star] >= 0:
             continue
         canonical[star] = star
@@ -244,10 +243,9 @@ def cluster_versions(
     """
     count = len(graph.leader)
     edges = graph.between_rows()
-    chosen = np.flatnonzero(np.bincount(graph.leader, minlength=count)[graph.leader] > 1)
-    chosen = np.union1d(
-        chosen, np.flatnonzero(np.isin(graph.leader, np.concatenate([graph.first[edges], graph.second[edges]])))
-    )
+    has_others = np.bincount(graph.leader, minlength=count) > 1
+    has_others[graph.first[edges]] = has_others[graph.second[edges]] = True
+    chosen = np.flatnonzero(has_others[graph.leader])
     place = np.full(count, -1, np.int64)
     place[chosen] = np.arange(len(chosen))
     order = _order(versions, graph, policy, anchors, chosen, place)
@@ -256,14 +254,9 @@ def cluster_versions(
     good = versions.good[chosen[order]]
     order = np.concatenate([order[good], order[~good]])
     behind = 0
+    leader, first, second = (place[each] for each in (graph.leader[chosen], graph.first[edges], graph.second[edges]))
     while True:
-        grouped = cluster_groups(
-            place[graph.leader[chosen]],
-            place[graph.first[edges]],
-            place[graph.second[edges]],
-            graph.similarity[edges],
-            order,
-        )
+        grouped = cluster_groups(leader, first, second, graph.similarity[edges], order)
         result = Clusters(np.arange(count), np.ones(count))
         result.canonical[chosen] = chosen[grouped.canonical]
         result.similarity[chosen] = grouped.similarity
@@ -307,11 +300,15 @@ def missing_pairs(
     ends = np.concatenate([graph.first[edges], graph.second[edges]])
     others = np.concatenate([graph.second[edges], graph.first[edges]])
     beside = _canonicals_of_one_crowd(canonical, ends, others)
-    ends, targets = np.concatenate([ends, beside[0]]), np.concatenate([canonical[others], beside[1]])
+    is_other = canonical[ends] != canonical[others]
+    ends, targets = np.append(ends[is_other], beside[0]), np.append(canonical[others[is_other]], beside[1])
     chosen = (canonical[ends] != targets) & comparable[ends] & comparable[targets]
     codes = distinct((np.minimum(ends, targets) * count + np.maximum(ends, targets))[chosen])
     first, second = codes // count, codes % count
-    is_new = ~graph.joined(first, second) & ~np.isin(codes, known[0] * count + known[1])
+    of_known = known[0] * count + known[1]
+    places = np.searchsorted(codes, of_known)  # the candidates are few, the known pairs are many
+    is_new = ~graph.joined(first, second)
+    is_new[places[np.append(codes, -1)[places] == of_known]] = False
     return first[is_new], second[is_new]
 
 

@@ -41,7 +41,7 @@ from docstore.sweep.candidates import candidates, expected_recall, leaders, over
 from docstore.sweep.clusters import ROUNDS, CanonicalPolicy, Clusters, cluster_versions, missing_pairs
 from docstore.sweep.kernels import BY_BODY, BY_TEXT, TextRule
 from docstore.sweep.pages import Versions, anchor_counts, read_versions, write_back
-from docstore.sweep.pairs import Listed, PairGraph, same_bodies, set_apart, verify
+from docstore.sweep.pairs import Listed, PairGraph, set_apart, verify
 from docstore.sweep.texts import Maker, make_folder, remove_folder
 
 MANY_DUPLICATES = 500
@@ -378,12 +378,11 @@ class _Sweep:
             self._apart = first[shown], second[shown], similarity[shown]
             first, second, similarity = first[~apart], second[~apart], similarity[~apart]
         self.report.title_mismatches = len(self._apart[0])
-        equal = same_bodies(versions.bodies, leader)
-        first, second = np.concatenate([first, equal[0]]), np.concatenate([second, equal[1]])
-        similarity = np.concatenate([similarity, np.ones(len(equal[0]))])
-        order = np.lexsort((second, first))
+        graph = PairGraph.of_pairs(
+            (first, second, similarity), versions.bodies, leader, versions.rows, versions=self._options.same_url
+        )
         self._stage_done("graph")
-        return PairGraph(leader, first[order], second[order], similarity[order], versions.rows, self._options.same_url)
+        return graph
 
     def _write_pairs(self, versions: Versions, graph: PairGraph) -> None:
         listed = 0

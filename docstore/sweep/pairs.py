@@ -88,32 +88,36 @@ MAX_WITNESSES = 3
 
 
 def set_apart(
-    page: Callable[[int], TitledPage],
-    leader: Numbers,
-    first: Numbers,
-    second: Numbers,
-    is_near: NDArray[np.bool_],
+    page: Callable[[int], TitledPage], leader: Numbers, first: Numbers, second: Numbers, is_near: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """(pairs,) bool: which pairs titles set apart.
 
     Args:
         page: gives a version's row, title and text; it is called once for each of some thousand versions.
         leader: (n,) the first version of each version's group.
-        first, second: (pairs,) leaders.
+        first, second: (pairs,) leaders, in any order.
         is_near: (pairs,) bool: similar enough to be evidence for each other.
     """
+    page = lru_cache(MAX_CACHED_TITLES)(page)
+    names: dict[str, int] = {}
+    titles = np.full(len(leader), -1, np.int64)
+    titles[first] = titles[second] = 0
+    for group in np.flatnonzero(titles == 0).tolist():
+        titles[group] = names.setdefault(page(group).title, len(names))
+    apart = np.zeros(len(first), np.bool_)
+    differ = np.flatnonzero(titles[first] != titles[second])
+    if not len(differ):
+        return apart  # as in most large families, whose evidence takes much memory
     by_leader = np.argsort(leader, kind="stable")
-    ends = np.concatenate([first[is_near], second[is_near]])
-    order = np.argsort(ends, kind="stable")
-    ends, others = ends[order], np.concatenate([second[is_near], first[is_near]])[order]
+    ends, others = np.concatenate([first[is_near], second[is_near]]), np.concatenate([second[is_near], first[is_near]])
+    order = np.lexsort((others, ends))
+    ends, others = ends[order], others[order]
 
     def slice_of(keys: Numbers, values: Numbers, number: int) -> list[int]:
         begin, end = np.searchsorted(keys, (number, number + 1))
         return list(values[begin:end].tolist())
 
     leaders_in_order = leader[by_leader]
-
-    page = lru_cache(MAX_CACHED_TITLES)(page)
 
     @lru_cache(MAX_CACHED_TITLES)
     def hosts(group: int) -> dict[bytes, int]:
@@ -155,11 +159,6 @@ def set_apart(
             for host in (ours.keys() & theirs.keys()) - {b""}
         )
 
-    names: dict[str, int] = {}
-    groups, places = np.unique(np.concatenate([first, second]), return_inverse=True)
-    titles = np.array([names.setdefault(page(group).title, len(names)) for group in groups.tolist()], np.int64)
-    differ = np.flatnonzero(titles[places[: len(first)]] != titles[places[len(first) :]])
-    apart = np.zeros(len(first), np.bool_)
     for place in differ.tolist():
         apart[place] = is_apart(int(first[place]), int(second[place]))
     return apart
@@ -192,6 +191,28 @@ class PairGraph:
     similarity: Similarities
     rows: Numbers
     versions: bool
+
+    @classmethod
+    def of_pairs(
+        cls, pairs: Listed, bodies: NDArray[np.uint64], leader: Numbers, rows: Numbers, *, versions: bool
+    ) -> PairGraph:
+        """The graph of pairs of leaders, in any order, and of groups with equal bodies.
+
+        Args:
+            pairs: of n versions.
+            bodies: (n, 2) uint64, equal exactly for equal bodies.
+            leader, rows, versions: as the attributes.
+        """
+        first, second, similarity = pairs
+        equal = same_bodies(bodies, leader)
+        if len(equal[0]):
+            first, second = np.concatenate([first, equal[0]]), np.concatenate([second, equal[1]])
+            similarity = np.concatenate([similarity, np.ones(len(equal[0]))])
+        codes = _codes(first, second, len(leader))
+        if (codes[1:] < codes[:-1]).any():
+            order = np.argsort(codes, kind="stable")
+            first, second, similarity = first[order], second[order], similarity[order]
+        return cls(leader, first, second, similarity, rows, versions)
 
     def degrees(self) -> Numbers:
         """(n,) int64: how many pairs each version is in."""
@@ -251,15 +272,13 @@ class PairGraph:
 
     def _spokespersons(self, alternate: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """For each edge two versions of different rows, and the edges that have them."""
-        left, right = self.first.copy(), self.second.copy()
-        keep = np.arange(len(left))
+        keep = self.between_rows()
+        left, right = self.first[keep], self.second[keep]
         if not self.versions:
             clash = self.rows[left] == self.rows[right]
             right = np.where(clash & (alternate[right] >= 0), alternate[right], right)
-            clash = self.rows[left] == self.rows[right]
-            left = np.where(clash & (alternate[left] >= 0), alternate[left], left)
-            keep = np.flatnonzero(self.rows[left] != self.rows[right])
-        return left[keep], right[keep], keep
+            left = np.where(self.rows[left] == self.rows[right], alternate[left], left)
+        return left, right, keep
 
     def every(self) -> Iterator[Listed]:
         """All pairs, those of one version at a time, sorted."""
@@ -290,7 +309,9 @@ class PairGraph:
 
     def between_rows(self) -> Numbers:
         """The edges that join versions of different rows; all edges if pairs of versions of one row count."""
-        return self._spokespersons(self._alternates())[2]
+        of_several = self._alternates() >= 0
+        keep = of_several[self.first] | of_several[self.second] | self.versions
+        return np.flatnonzero(keep | (self.rows[self.first] != self.rows[self.second]))
 
     def joined(self, first: Numbers, second: Numbers) -> NDArray[np.bool_]:
         """Whether each of these pairs of versions is equal or within the threshold."""
@@ -316,7 +337,10 @@ class PairGraph:
         order = np.lexsort((timestamps, codes))
         known, begins = np.unique(codes[order], return_index=True)
         oldest = timestamps[order][begins]
-        ends, others = np.concatenate([self.first, self.second]), np.concatenate([self.second, self.first])
+        is_asked = np.isin(np.arange(len(self.leader)), self.leader[chosen[asked]])
+        left, right = is_asked[self.first], is_asked[self.second]
+        ends = np.concatenate([self.first[left], self.second[right]])
+        others = np.concatenate([self.second[left], self.first[right]])
         by_end = np.argsort(ends, kind="stable")
         ends, others = ends[by_end], others[by_end]
         oldest_by_code: dict[int, int] = {}
@@ -336,13 +360,9 @@ def same_bodies(bodies: NDArray[np.uint64], leader: Numbers) -> tuple[Numbers, N
         bodies: (n, 2) uint64, equal exactly for equal bodies.
         leader: (n,) the first version that is equal to each version.
     """
-    if not len(leader):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    body_leader = leaders(bodies)
-    left, right = leader[body_leader], leader
-    differs = left != right
-    codes = distinct(_codes(np.minimum(left, right), np.maximum(left, right), len(leader))[differs])
-    return codes // len(leader), codes % len(leader)
+    left, right, count = leader[leaders(bodies)], leader, max(len(leader), 1)
+    codes = distinct(_codes(np.minimum(left, right), np.maximum(left, right), count)[left != right])
+    return codes // count, codes % count
 
 
 def _codes(first: Numbers, second: Numbers, count: int) -> Numbers:
@@ -350,7 +370,4 @@ def _codes(first: Numbers, second: Numbers, count: int) -> Numbers:
 
 
 def _within(wanted: Numbers, ordered: Numbers) -> NDArray[np.bool_]:
-    if not len(ordered):
-        return np.zeros(wanted.shape, bool)
-    places = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-    return np.asarray(ordered[places] == wanted)
+    return np.asarray(np.append(ordered, -1)[np.searchsorted(ordered, wanted)] == wanted)

@@ -73,6 +73,7 @@ def test_pairs_of_buckets_are_the_candidates_of_the_local_sweep(
 
     monkeypatch.setattr(local, "PARTNERS", 6)  # so that there are crowded buckets
     monkeypatch.setattr(local, "LEAST_PARTNERS", 2)
+    monkeypatch.setattr(local, "STARS", 3)
     given = texts(300) + [" ".join(changed(words(0, 300), n, 2)).encode() for n in range(60)]
     made = sets(given)
     bins = made["sketches"].reshape(-1, 256)
@@ -80,7 +81,11 @@ def test_pairs_of_buckets_are_the_candidates_of_the_local_sweep(
     first, second, cut = candidates(bins, made["lengths"], chosen, threshold)
     assert len(first) > 300 and cut > 0
     packed = [bytes(row[:128] | row[128:] << 4) for row in bins[chosen]]
-    table = pa.table({"id": chosen, "shingle_count": made["lengths"][chosen], "sketch": packed})
+    columns = {"id": chosen, "shingle_count": made["lengths"][chosen], "sketch": packed}
+    table = pa.table({**columns, "is_crowded": np.zeros(len(chosen), bool)})
+    buckets = pa.Table.from_batches(kernels.bands_of(threshold, table.to_batches(50))).sort_by("bucket")
+    crowded = pa.Table.from_batches(kernels.crowded_of(buckets.to_batches(70)))["id"]
+    table = pa.table({**columns, "is_crowded": np.isin(chosen, crowded.to_numpy())})
     banded = list(kernels.bands_of(threshold, table.to_batches(50)))
     random.Random(2).shuffle(banded)
     rows = pa.Table.from_batches(banded).sort_by("bucket")

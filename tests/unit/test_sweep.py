@@ -14,6 +14,7 @@ import pytest
 import docstore
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
+from docstore.dedup.comparable import TitledPage
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import ClusterPlace, decode_cluster_place
 from docstore.model.keys import row_key
@@ -24,7 +25,7 @@ from docstore.sweep import texts as sweep_texts
 from docstore.sweep.candidates import band_width, candidates, expected_recall
 from docstore.sweep.clusters import CROWD, CanonicalPolicy, Clusters, Survivors, missing_pairs
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
-from docstore.sweep.pairs import PairGraph
+from docstore.sweep.pairs import PairGraph, set_apart
 from docstore.sweep.texts import StageLog
 from tests.pages import changed, page, words
 
@@ -512,6 +513,24 @@ def test_a_large_family_gives_few_candidates_and_each_text_is_among_them(changed
     assert len(np.union1d(first, second)) == texts
 
 
+def test_buckets_of_a_branch_of_a_large_family_do_not_give_all_pairs() -> None:
+    rng = np.random.default_rng(8)
+    texts, branches = 4000, 16
+    sketches = np.repeat(rng.integers(0, 16, (1, 256), dtype=np.uint8), texts, 0)
+    branch = np.arange(texts) % branches
+    for _ in range(12):  # bins that a whole branch has otherwise
+        sketches[np.arange(texts), rng.integers(0, 256, branches)[branch]] = rng.integers(0, 16, branches)[branch]
+    for _ in range(4):
+        sketches[np.arange(texts), rng.integers(0, 256, texts)] = rng.integers(0, 16, texts)
+    sizes = np.full(texts, 1000)
+    first, second, _ = candidates(sketches, sizes, np.arange(texts), 0.8)
+    assert len(first) < 100 * texts  # half of the 250 texts of its branch would be more
+    assert len(np.union1d(first, second)) == texts
+    of_branch = np.flatnonzero(branch == 3)
+    first, _, cut = candidates(sketches, sizes, of_branch, 0.8)  # alone it is no large family
+    assert (len(first), cut) == (len(of_branch) * (len(of_branch) - 1) // 2, 0)
+
+
 @pytest.mark.parametrize("policy", [CanonicalPolicy.CANONICAL_LINK, CanonicalPolicy.OLDEST])
 def test_a_large_family_is_one_cluster_wherever_its_canonical_page_stands(
     store: DocumentStore, monkeypatch: pytest.MonkeyPatch, policy: CanonicalPolicy
@@ -565,6 +584,22 @@ def test_no_pair_is_compared_in_two_rounds(store: DocumentStore, monkeypatch: py
     sweep(store, SweepOptions())
     assert len(rounds) > 2 and rounds[0]
     assert sum(map(len, rounds)) == len(set().union(*rounds))
+
+
+@pytest.mark.parametrize("seed", [1, 6, 8])
+def test_titles_set_the_same_pairs_apart_in_whichever_order_pairs_come(seed: int) -> None:
+    chance = random.Random(seed)
+    names = ["Red Lamp", "Blue Lamp", "Green Chair", "Old Table", "Small Garden Table", "Lamp"]
+    keys = [f"example,h{chance.randrange(2)})/{number:02} http".encode() for number in range(40)]
+    pages = [TitledPage(key, chance.choice(names), lambda: "A notice.", lambda: None, True) for key in keys]
+    pairs = sorted(chance.sample([(a, b) for a in range(40) for b in range(a + 1, 40)], 200))
+    apart = []
+    for _ in range(4):
+        first, second = (np.array(ends) for ends in zip(*pairs, strict=True))
+        chosen = set_apart(pages.__getitem__, np.arange(40), first, second, np.ones(200, bool))
+        apart.append({pair for pair, is_apart in zip(pairs, chosen.tolist(), strict=True) if is_apart})
+        chance.shuffle(pairs)
+    assert 100 < len(apart[0]) < 200 and all(each == apart[0] for each in apart)
 
 
 def test_pages_stored_by_reference_are_swept_and_rejected_pages_are_not(tmp_path: Path) -> None:

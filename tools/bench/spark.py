@@ -2,9 +2,10 @@
 
     python -m tools.bench.spark PAGES FOLDER [--skew] [--store] [--s3 JARS] [--master local-cluster[1,1,1024]]
 
-Pages are those of `tools.bench.scale`, as Parquet with their HTML.  With `--skew` a quarter of them are short pages of
-one family, of which any two are near, and half of the others are of one host.  `docstore-spark` runs as a process with
-one executor of one core, which is a process of its own.  Processor time and memory are looked at twice a second:
+Pages are those of `tools.bench.scale`, as Parquet with their HTML.  With `--skew` five of six are short pages of one
+family, of which any two are near and share band keys (50,000 of 60,000 pages), and half of all are of one host.
+`docstore-spark` runs as a process with one executor of one core, or of two with local-cluster[1,2,1024], which is a
+process of its own.  Processor time and memory are looked at twice a second:
 memory is the most that a process had of its own.  Bytes are in Spark's log of events, by the step that its jobs name.
 
 A planted copy is found if its row names a page of its family as canonical.  datatrove, of the extra `bench-peers`, gets
@@ -70,11 +71,12 @@ DRIVER, JAVA, PYTHON = "driver", "executor's Java", "executor's Python"
 def skewed(number: int) -> Page:
     """A page of one large family, or of one host, or as it was."""
     page = page_of(number)
-    if number % 4 == 1:
+    host = "half" if zlib.crc32(b"%d" % number) % 2 else f"notices{number % 7}"
+    if number % 6 != 1:
         words = random.Random("family").choices(WORDS, k=FAMILY_WORDS)
         words[random.Random(f"place {number}").randrange(FAMILY_WORDS)] = f"w{number}"
         body = f"<html><head><title>Notice</title></head><body><p>{' '.join(words)}.</p></body></html>"
-        return page._replace(url=f"http://www.notices{number % 7}.example/{number}", body=body.encode())
+        return page._replace(url=f"http://www.{host}.example/{number}", body=body.encode())
     _, _, rest = page.url.partition("www.")
     return page._replace(url=f"http://www.half.example/{rest}") if zlib.crc32(rest.encode()) % 2 else page
 
@@ -317,6 +319,7 @@ def mates_micros() -> float:
         pa.array(np.arange(MATCHED) // MATES),
         pa.array(random_source.integers(0, 1 << 40, MATCHED)),
         pa.array(np.arange(MATCHED)),
+        pa.array(np.zeros(MATCHED, bool)),
         pa.array(random_source.integers(100, 1000, MATCHED)),
         pa.array([row.tobytes() for row in sketches], pa.binary()),
     ]

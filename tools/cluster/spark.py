@@ -31,14 +31,14 @@ def why_not() -> str:
 
 
 class SparkCluster:
-    """A Master and Workers of one core each; a context manager.
+    """A Master and Workers, each with one executor; a context manager.
 
     Attributes:
         master: its address, for `docstore sweep --master`.
         settings: that sessions on loopback need.
     """
 
-    def __init__(self, folder: Path, *, workers: int = 2, memory: str = "1g") -> None:
+    def __init__(self, folder: Path, *, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         spec = importlib.util.find_spec("pyspark")
@@ -50,14 +50,14 @@ class SparkCluster:
         self.settings = (
             ("spark.driver.host", HOST),
             ("spark.driver.bindAddress", HOST),
-            ("spark.executor.cores", "1"),
+            ("spark.executor.cores", str(cores)),
             ("spark.executor.memory", "600m"),
         )
         try:
             self._start("master", "master.Master", "--host", HOST, "--port", str(port), "--webui-port", "0")
             self._wait("master", "Starting Spark master", 1)
             for number in range(workers):
-                options = ["--host", HOST, "--cores", "1", "--memory", memory, "--webui-port", "0"]
+                options = ["--host", HOST, "--cores", str(cores), "--memory", memory, "--webui-port", "0"]
                 work = ["--work-dir", str(folder / f"work{number}")]
                 self._start(f"worker{number}", "worker.Worker", *options, *work, self.master)
             self._wait("master", "Registering worker", workers)
