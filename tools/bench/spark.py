@@ -4,9 +4,9 @@
 
 Pages are those of `tools.bench.scale`, as Parquet with their HTML.  With `--skew` five of six are short pages of one
 family, of which any two are near and share band keys (50,000 of 60,000 pages), and half of all are of one host.
-`docstore-spark` runs as a process with one executor of one core, or of two with local-cluster[1,2,1024], which is a
-process of its own.  Processor time and memory are looked at twice a second:
-memory is the most that a process had of its own.  Bytes are in Spark's log of events, by the step that its jobs name.
+`docstore-spark` runs as a process with one executor, a process of its own, of one core; with local-cluster[1,2,1024]
+of two.  Processor time and memory are looked at twice a second: memory is the most that a process had of its own.
+Bytes are in Spark's log of events, by the step that its jobs name.
 
 A planted copy is found if its row names a page of its family as canonical.  datatrove, of the extra `bench-peers`, gets
 the shingles of docstore, so the time of extraction is not in its row, and connected components.  With `--store` the
