@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from docstore.cluster.rowindex import RowIndex
 from docstore.dedup.index import BUCKET_LIMIT, NOTHING_NEW, HashIndex, IndexQuery, NewPostings, TextIndex
 from docstore.model.types import Durability
 from docstore.storage.engine import Engine
@@ -25,6 +26,8 @@ def commit_postings(
     rows = [*new.mutations(), *texts.log(new)]
     if is_applied:
         engine.mutate_rows(rows, Durability.SYNC)
+        if isinstance(texts, RowIndex):
+            texts.write(Durability.SYNC)
     texts.follow(rows, known)
     for index in indexes:
         index.follow(rows, known)

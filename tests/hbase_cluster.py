@@ -13,8 +13,10 @@ from docstore import Schema
 from docstore.backends import open_backend
 from docstore.cluster.backend import drop_tables, make_tables
 from docstore.cluster.client import Client, delete_families, messages
-from docstore.cluster.coding import FAMILIES
+from docstore.cluster.coding import FAMILIES, KEYS_TABLE
 from docstore.cluster.engine import HBaseEngine
+from docstore.cluster.rowindex import KeyRows
+from docstore.model.types import Durability
 from docstore.storage.engine import Engine
 from docstore.storage.port import Backend
 
@@ -36,8 +38,12 @@ def tables() -> str:
 def empty(namespace: str) -> None:
     """Remove all rows of a store's tables."""
     with Client(ADDRESSES) as client:
+        keys = KeyRows(client, namespace)  # whose cells are never deleted
+        keys.remove([(key, text) for key, texts in keys.scan() for text in texts], Durability.SYNC)
         for table, families in FAMILIES.items():
             name = f"{namespace}:{table}"
+            if table == KEYS_TABLE:
+                continue
             while rows := client.scan(name, messages().TScan(filterString=b"FirstKeyOnlyFilter()", limit=1000), 1000):
                 client.delete_many(name, [delete_families(row, families) for row, _ in rows])
 

@@ -18,6 +18,8 @@ import pytest
 import docstore
 from docstore.cluster import backend as layout
 from docstore.cluster.client import NEWEST, Client, Conditional, HBaseCell, messages
+from docstore.cluster.coding import KEYS_TABLE
+from docstore.cluster.rowindex import KeyRows
 from docstore.model.errors import StoreUnavailable
 from docstore.model.types import Schema
 from docstore.store import DocumentStore
@@ -25,13 +27,13 @@ from docstore.store import DocumentStore
 Place = tuple[bytes, bytes, int]
 """Family, qualifier, minus timestamp."""
 Row = dict[Place, bytes]
-_TOKEN = re.compile(rb"\s*(\(|\)|,|AND\b|OR\b|true|false|\w+|'(?:[^']|'')*')", re.DOTALL)
+_TOKEN = re.compile(rb"\s*(\(|\)|,|AND\b|OR\b|true|false|=|\w+|'(?:[^']|'')*')", re.DOTALL)
 
 
 class Filter(NamedTuple):
-    """What a filter says: which qualifiers pass, what becomes of values, the first and the number of columns."""
+    """What a filter says: which qualifiers and values pass, what becomes of values, the first and number of columns."""
 
-    passes: Callable[[bytes], bool]
+    passes: Callable[[bytes, bytes], bool]
     values: str = "whole"
     columns: tuple[int, int] = (0, NEWEST)
 
@@ -39,7 +41,7 @@ class Filter(NamedTuple):
 def parse_filter(text: bytes | None) -> Filter:
     """A filter of HBase's language, as far as the engine speaks it."""
     if not text:
-        return Filter(lambda _: True)
+        return Filter(lambda *_: True)
     tokens, at = [], 0
     while at < len(text):
         matched = _TOKEN.match(text, at)
@@ -61,8 +63,8 @@ def _parse(tokens: list[bytes]) -> tuple[Filter, list[bytes]]:
 
 
 def _joined(left: Filter, right: Filter, *, every: bool) -> Filter:
-    def passes(qualifier: bytes) -> bool:
-        both = left.passes(qualifier), right.passes(qualifier)
+    def passes(qualifier: bytes, value: bytes) -> bool:
+        both = left.passes(qualifier, value), right.passes(qualifier, value)
         return all(both) if every else any(both)
 
     return Filter(passes, left.values if left.values != "whole" else right.values)
@@ -80,16 +82,21 @@ def _parse_one(tokens: list[bytes]) -> tuple[Filter, list[bytes]]:
 
 def _filter(name: bytes, given: list[bytes]) -> Filter:
     if name in (b"ColumnPrefixFilter", b"MultipleColumnPrefixFilter"):
-        return Filter(lambda qualifier: qualifier.startswith(tuple(given)))
+        return Filter(lambda qualifier, _: qualifier.startswith(tuple(given)))
     if name == b"ColumnRangeFilter":
-        assert given[1:] == [b"false", b"", b"false"]
-        return Filter(lambda qualifier: qualifier > given[0])
+        assert given[2:] == [b"", b"false"]
+        first, is_inclusive = given[0], given[1] == b"true"
+        return Filter(lambda qualifier, _: qualifier > first or (is_inclusive and qualifier == first))
+    if name == b"ValueFilter":
+        assert given[0] == b"=" and given[1].startswith(b"binary:")
+        wanted = given[1].removeprefix(b"binary:")
+        return Filter(lambda _, value: value == wanted)
     if name == b"KeyOnlyFilter":
-        return Filter(lambda _: True, "lengths" if given == [b"true"] else "none")
+        return Filter(lambda *_: True, "lengths" if given == [b"true"] else "none")
     if name == b"ColumnPaginationFilter":
-        return Filter(lambda _: True, "whole", (int(given[1]), int(given[0])))
+        return Filter(lambda *_: True, "whole", (int(given[1]), int(given[0])))
     assert name == b"FirstKeyOnlyFilter", name
-    return Filter(lambda _: True, "first")
+    return Filter(lambda *_: True, "first")
 
 
 class MemoryCluster:
@@ -177,6 +184,7 @@ class MemoryClient:
                 _put(rows, put)
 
     def delete_many(self, table: str, deletes: Sequence[Any]) -> None:
+        assert not table.endswith(f":{KEYS_TABLE}"), "HBase would hide what is put there later"
         with self._call(table, "delete") as rows:
             for delete in deletes:
                 _delete(rows, delete)
@@ -226,7 +234,7 @@ def _read(row: Row, asked: Any, limit: int | None) -> list[HBaseCell]:
             continue
         if times is not None and not times.minStamp <= -minus < times.maxStamp:
             continue
-        if not wanted.passes(qualifier):
+        if not wanted.passes(qualifier, row[family, qualifier, minus]):
             continue
         seen[family, qualifier] = seen.get((family, qualifier), 0) + 1
         of_family[family] = of_family.get(family, 0) + 1
@@ -272,6 +280,13 @@ def _mutate(rows: dict[bytes, Row], mutations: Any) -> None:
 
 
 ADDRESS = "hbase://in-memory:9090/tests"
+
+
+def key_rows() -> KeyRows:
+    """The table of keys of a store in a cluster of its own."""
+    cluster = MemoryCluster()
+    cluster.tables = {f"tests:{KEYS_TABLE}": {}}
+    return KeyRows(cluster.client(), "tests")  # type: ignore[arg-type]
 
 
 def use(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from docstore.cluster.client import Client, messages
-from docstore.cluster.coding import BARE, CLAIM, FAMILIES, LARGE, SPLITS, WRITERS
+from docstore.cluster.coding import BARE, CLAIM, FAMILIES, KEY, LARGE, SPLITS, WRITERS
 from docstore.cluster.commit import SlotCommitter, totals
 from docstore.cluster.engine import HBaseEngine
-from docstore.cluster.rowindex import RowIndex
+from docstore.cluster.rowindex import KeyRows, RowIndex
 from docstore.cluster.upkeep import StoreUpkeep
 from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
@@ -39,7 +39,7 @@ from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, d
 from docstore.storage.table import Table
 from docstore.tablets.dictionaries import SiteDictionaries
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Of the tables; another one is refused."""
 
 
@@ -69,6 +69,7 @@ class HBaseBackend:
         band_secret: bytes,
         session: bytes,
         memory: Memory,
+        keys: KeyRows,
         *,
         read_only: bool,
     ) -> None:
@@ -83,7 +84,8 @@ class HBaseBackend:
         self.identity = identity
         self.band_secret = band_secret
         self.session = session
-        self.rows = RowIndex(engine)
+        self.keys = keys
+        self.rows = RowIndex(keys)
         self.index: Closing | None = self.rows
         self._read_only = read_only
 
@@ -96,7 +98,7 @@ class HBaseBackend:
         return folder
 
     def committer(self, durability: Durability) -> SlotCommitter:
-        return SlotCommitter(self.engine, self.values, durability, self.session, self.check_writable)
+        return SlotCommitter(self.engine, self.values, self.rows, durability, self.session, self.check_writable)
 
     def group_writer(self, table: Table, committer: Committer, clock: Callable[[], int]) -> GroupWriter:
         """See `Backend`."""
@@ -126,7 +128,7 @@ class HBaseBackend:
             raise InvalidArgument("compact has no levels on HBase, which writes its files itself: leave --level out")
         durability = committer.durability
         return StoreUpkeep(
-            self.client, self.engine, self._chunks, table, durability, on_progress, dry_run=dry_run
+            self.client, self.engine, self._chunks, self.keys, table, durability, on_progress, dry_run=dry_run
         ).run()
 
     def backup(self, committer: Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
@@ -182,6 +184,8 @@ class HBaseBackend:
 
 _ALL_VERSIONS = (1 << 31) - 1
 _LARGE_BLOCK_BYTES = 128 << 10
+_KEY_BLOCK_BYTES = 8 << 10
+"""A look-up decodes half of a block."""
 
 
 def make_tables(client: Client, namespace: str, *, split: bool = True) -> None:
@@ -201,17 +205,22 @@ def make_tables(client: Client, namespace: str, *, split: bool = True) -> None:
 def _described(client: Client, family: bytes) -> Any:
     types = messages()
     options: dict[str, Any] = {
-        # A cell put after a delete is visible whatever their timestamps.  HBase ignores this in `configuration`.
-        "attributes": {b"NEW_VERSION_BEHAVIOR": b"true"},
         # docstore itself decides which versions to delete.
         "maxVersions": _ALL_VERSIONS if family not in (WRITERS, BARE, CLAIM) else 1,
-        "bloomnFilterType": types.TBloomFilterType.ROW,
+        "bloomnFilterType": types.TBloomFilterType.ROWCOL if family == KEY else types.TBloomFilterType.ROW,
         "compressionType": types.TCompressionAlgorithm.ZSTD,
     }
+    if family != KEY:  # whose cells are never deleted; see `KeyRows`
+        # A cell put after a delete is visible whatever their timestamps.  HBase ignores this in `configuration`.
+        options["attributes"] = {b"NEW_VERSION_BEHAVIOR": b"true"}
     if family == LARGE:  # a block contains several versions of a page, which are alike
         options["blockSize"] = _LARGE_BLOCK_BYTES
-    elif family in (WRITERS, BARE, CLAIM):
+    elif family in (BARE, CLAIM):
+        options["dataBlockEncoding"] = types.TDataBlockEncoding.ROW_INDEX_V1  # a row is found by bisection
+    elif family in (WRITERS, KEY):
         options["dataBlockEncoding"] = types.TDataBlockEncoding.FAST_DIFF
+    if family == KEY:
+        options["blockSize"] = _KEY_BLOCK_BYTES
     return client.family(family.decode(), **options)
 
 
@@ -315,6 +324,7 @@ class HBaseLocation:
                 _cell(engine, BAND_SECRET_ROW) if stored.keyed_bands else b"",
                 session,
                 shares,
+                KeyRows(client, self._namespace),
                 read_only=bool(read_only),
             )
         except BaseException:

@@ -203,7 +203,7 @@ DEFAULT_PORT = 9090
 MAX_PIPELINED_BYTES = 4 << 20
 """Of conditional writes that are pipelined on one connection."""
 GETS_A_CALL = 500
-PARALLEL_CALLS = 8
+PARALLEL_CALLS = 16
 """Calls of one client that are in flight at a time."""
 
 _WRONG_CALL = (

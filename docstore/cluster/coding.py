@@ -37,11 +37,13 @@ WRITERS: Final = b"w"
 """Family of slots, generations and tokens of conditional writes, which only writers read."""
 BARE: Final = b"p"
 CLAIM: Final = b"c"
+KEY: Final = b"k"
 _LARGE_FAMILIES: Final = frozenset(("page", "text"))
 
 CLAIMS_TABLE: Final = "claims"
 CHUNKS_TABLE: Final = "chunks"
-"""Tables of this backend only: which page is the first with a body, and the chunks of long values."""
+KEYS_TABLE: Final = "keys"
+"""Tables of this backend only: which page is the first with a body, the chunks of long values, and texts by key."""
 
 FAMILIES: Final = {
     "meta": (SMALL, WRITERS),
@@ -50,6 +52,7 @@ FAMILIES: Final = {
     "postings": (BARE,),
     CLAIMS_TABLE: (CLAIM,),
     CHUNKS_TABLE: (LARGE,),
+    KEYS_TABLE: (KEY,),
 }
 
 _PRESENT = b"\x01"
@@ -58,16 +61,13 @@ SPLITS: Final[dict[str, tuple[bytes, ...]]] = {
     "meta": (),
     "pages": tuple(prefix.encode() for prefix in ("com,c", "com,g", "com,m", "com,s", "de", "io", "net", "org", "ru")),
     "bodies": _SPREAD[3::4],
-    "postings": (
-        *(bytes((kind, first)) for kind, step in ((1, 0x80), (2, 0x80), (3, 0x20)) for first in range(0, 0x100, step)),
-        b"\x05",
-    ),
+    "postings": tuple(bytes((kind, first)) for kind in (1, 7) for first in range(0, 0x100, 0x80)),
     CLAIMS_TABLE: _SPREAD[3::4],
     CHUNKS_TABLE: (),
+    KEYS_TABLE: _SPREAD[1::2],
 }
-"""First keys of the regions of a new table.  Keys of postings, claims and bodies are hashes after their kind, and most
-postings are of bands and fingerprints (kind 3); pages are split where the Web has many hosts, and HBase splits regions
-again as they grow."""
+"""First keys of the regions of a new table.  Keys of texts, claims and bodies are hashes, those of postings after their
+kind; pages are split where the Web has many hosts, and HBase splits regions again as they grow."""
 
 
 def large_or_small(table: str, family: str) -> bytes:

@@ -28,6 +28,7 @@ from docstore.cluster.client import HBaseCell
 from docstore.cluster.coding import encode_cell
 from docstore.cluster.engine import HBaseEngine, new_generation
 from docstore.cluster.protocol import SLOT, Running, claim, claim_name, fill, slot_name
+from docstore.cluster.rowindex import RowIndex
 from docstore.cluster.values import CellValues
 from docstore.model.capture import PagePointer
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
@@ -67,6 +68,7 @@ class SlotCommitter:
     Args:
         engine: of the store.
         values: encodes values and keeps their pending cells.
+        texts: has what the plan posts under keys of texts.
         durability: what an acknowledged write survives.
         session: name of this writer, unique in the store.
         check_writable: refuses writes if the store is open for reading.
@@ -78,6 +80,7 @@ class SlotCommitter:
         self,
         engine: HBaseEngine,
         values: CellValues,
+        texts: RowIndex,
         durability: Durability,
         session: bytes,
         check_writable: Callable[[], None],
@@ -88,6 +91,7 @@ class SlotCommitter:
         self.durability = durability
         self._engine = engine
         self._values = values
+        self._texts = texts
         self._check_writable = check_writable
         self._counts = Counts(engine, session)
         self._requests = engine.requests(durability)
@@ -119,7 +123,7 @@ class SlotCommitter:
             CommitUnknown: a part may be applied; the same write again is safe.
         """
         rows = [*plan.rows, *(slot.row for slot in slots), *visits]
-        if not rows and not plan.counts:
+        if not (rows or plan.counts or self._texts.has_logged):
             return set()
         self._check_writable()
         self.commits += 1
@@ -143,6 +147,7 @@ class SlotCommitter:
         if plan.counts:
             after += self._counts.rows(plan.counts)
         if not slots:
+            self._texts.write(self.durability)
             self._write_in_order([*before, *after])
             return lost
         tokens = {slot.pointer: next(self._tokens) for slot in slots}
@@ -192,8 +197,10 @@ class SlotCommitter:
         def make_claims() -> None:
             lost.update(self._claim([(slot, tokens[slot.pointer]) for slot in new]))
 
-        steps = [step for step, is_wanted in ((write_rows, rows), (make_claims, new)) if is_wanted]
-        self._engine.in_parallel(lambda step: step(), steps)
+        def write_texts() -> None:
+            self._texts.write(self.durability)
+
+        self._engine.in_parallel(lambda step: step(), [write_rows, write_texts, make_claims])
         return lost
 
     def _fill(self, slots: Sequence[tuple[Slot, str]]) -> list[PagePointer]:

@@ -36,6 +36,7 @@ from docstore.cluster.coding import (
     CHUNKS_TABLE,
     CLAIM,
     CLAIMS_TABLE,
+    KEYS_TABLE,
     SMALL,
     WRITERS,
     encode_cell,
@@ -47,7 +48,8 @@ from docstore.cluster.commit import COUNTS_FAMILY, TAKEN, TOTALS, fold_shared
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import CLAIM as CLAIM_COLUMN
 from docstore.cluster.protocol import CLAIMS, CheckAndMutate, slot_pointer
-from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, PostedPages, PostingUpkeep
+from docstore.cluster.rowindex import KeyRows
+from docstore.cluster.upkeep_postings import GRACE_SECONDS, MOST_TRIES, TO_PAGES, TO_TEXTS, PostedPages, PostingUpkeep
 from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owner, cell_named, chunks_named
 from docstore.model.capture import PagePointer
 from docstore.model.errors import CommitUnknown, CorruptionError
@@ -112,6 +114,7 @@ class StoreUpkeep:
         client: of the cluster.
         engine: of the store.
         chunks: of long values.
+        keys: under which texts are posted.
         table: of pages, with their GC policies.
         durability: of the writes.
         on_progress: called with the number of regions that are done, and of all regions.
@@ -124,6 +127,7 @@ class StoreUpkeep:
         client: Client,
         engine: HBaseEngine,
         chunks: ChunkRows,
+        keys: KeyRows,
         table: Table,
         durability: Durability,
         on_progress: Progress | None,
@@ -142,7 +146,7 @@ class StoreUpkeep:
         session = os.urandom(8)
         self._requests = engine.requests(durability)
         self._pages = PostedPages(engine, durability, session)
-        self._postings = PostingUpkeep(client, engine, self._pages, durability, session)
+        self._postings = PostingUpkeep(client, engine, keys, self._pages, durability, session)
         self._chunks = chunks
         self.report = CompactionReport("fast", dry_run)
 
@@ -176,9 +180,11 @@ class StoreUpkeep:
 
     def _steps(self) -> list[_Step]:
         steps = [_Step("counts", "", self._fold_counts), _Step("captures", _PAGES, self._drop_captures)]
-        for kind in KINDS:
+        for kind in TO_PAGES:
             sweep = partial(self._postings.sweep, kind, dry_run=self._dry_run)
             steps.append(_Step(f"postings {kind}", "postings", sweep, bytes((kind,)), bytes((kind + 1,))))
+        sweep = partial(self._postings.sweep, TO_TEXTS, dry_run=self._dry_run)
+        steps.append(_Step("keys", KEYS_TABLE, sweep))
         steps.append(_Step("claims", CLAIMS_TABLE, self._drop_claims))
         steps.append(_Step("chunks", CHUNKS_TABLE, self._drop_chunks))
         return steps

@@ -26,16 +26,16 @@ from typing import Final, NamedTuple, TypeAlias
 import msgpack
 
 from docstore.cluster import client as thrift
-from docstore.cluster.client import GETS_A_CALL, Client, messages
+from docstore.cluster.client import Client, messages
 from docstore.cluster.coding import (
     BARE,
-    decode_key,
     encode_cell,
     encode_key,
     encode_qualifier,
 )
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, slot_name
+from docstore.cluster.rowindex import KeyRows
 from docstore.dedup.index import BUCKET_LIMIT, FAMILY, TABLE, posted_page
 from docstore.model.capture import CHECKSUM, PagePointer, body_head
 from docstore.model.errors import CommitUnknown, CorruptionError
@@ -43,19 +43,19 @@ from docstore.model.format import (
     CAPTURE_CONFIRMED,
     CAPTURE_FAMILY,
     CAPTURE_STORED,
-    POSTING_BAND,
     POSTING_BODY,
     POSTING_DOCNO,
     POSTING_PAYLOAD_DIGEST,
     POSTING_TEXT,
+    TEXT_NUMBER_BYTES,
 )
 from docstore.model.types import Cell, DeleteRow, Durability, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import capture_of
 from docstore.storage.values import parse_cell_value
 
-KINDS: Final = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT, POSTING_BAND)
-"""In the order of the sweeps."""
+TO_PAGES: Final = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT)
+"""Kinds of postings of pages, in the order of the sweeps; those of texts come after them."""
 GRACE_SECONDS: Final = 10.0
 JOURNAL_SECONDS: Final = 3600
 """Younger journals are kept: a writer that was paused meanwhile may still need their postings."""
@@ -70,13 +70,14 @@ JOURNAL_ROW: Final = b"upkeep:"
 _META: Final = "meta"
 _FAMILY: Final = "m"
 _QUALIFIER: Final = b"postings"
-_TO_PAGES: Final = KINDS[:-1]
 _BODY: Final = bytes((POSTING_BODY,))
 _TEXT: Final = bytes((POSTING_TEXT,))
+TO_TEXTS: Final = 3
+"""Kind of the postings of texts, which are no rows of `postings` but cells of `KeyRows`."""
 
 
 class Posting(NamedTuple):
-    """A posting: the key of its row, and its qualifier."""
+    """A posting of a page: the key of its row, and its qualifier; or of a text: TO_TEXTS and key, and number."""
 
     row_key: bytes
     qualifier: bytes
@@ -92,6 +93,7 @@ class PostingUpkeep:
     Args:
         client: of the cluster.
         engine: of the store.
+        keys: under which texts are posted.
         pages: of the store.
         durability: of the writes.
         session: of this process.
@@ -101,12 +103,14 @@ class PostingUpkeep:
         self,
         client: Client,
         engine: HBaseEngine,
+        keys: KeyRows,
         pages: PostedPages,
         durability: Durability,
         session: bytes,
     ) -> None:
         self._client = client
         self._engine = engine
+        self._keys = keys
         self._pages = pages
         self._durability = durability
         self._session = session
@@ -133,10 +137,11 @@ class PostingUpkeep:
     def _restore(self, postings: Sequence[Posting]) -> None:
         live = [posting for posting, dangles in zip(postings, self._dangling(postings), strict=True) if not dangles]
         missing = [posting for posting, exists in zip(live, self._exist(live), strict=True) if not exists]
-        rows = [RowMutations(TABLE, row_key, [SetCell(FAMILY, qualifier, 0, b"")]) for row_key, qualifier in missing]
-        if rows:
-            self._engine.mutate_rows(rows, self._durability)
-            self.restored += len(rows)
+        of_pages, of_texts = _split(missing)
+        rows = [RowMutations(TABLE, row_key, [SetCell(FAMILY, qualifier, 0, b"")]) for row_key, qualifier in of_pages]
+        self._engine.mutate_rows(rows, self._durability)
+        self._keys.write(of_texts, self._durability)
+        self.restored += len(missing)
 
     # --- one kind
 
@@ -149,26 +154,30 @@ class PostingUpkeep:
             seen: called with row keys up to which all is done.
             dry_run: only count.
         """
-        if kind == POSTING_BAND:
+        if kind == TO_TEXTS:
             self._find_crowded()
         pending: list[Posting] = []
-        postings = self._postings(kind, after)
+        postings = self._of_texts(after) if kind == TO_TEXTS else self._of_pages(kind, after)
         while slice_ := list(islice(postings, READ_AT_ONCE)):
             pending += [posting for posting, dangles in zip(slice_, self._dangling(slice_), strict=True) if dangles]
             if len(pending) >= MAX_PENDING_POSTINGS:
                 self._remove(pending, dry_run=dry_run)
                 pending = []
             if not pending:
-                seen(slice_[-1].row_key)
+                seen(slice_[-1].row_key[kind == TO_TEXTS :])  # keys are the rows of their table
         self._remove(pending, dry_run=dry_run)
 
-    def _postings(self, kind: int, after: bytes) -> Iterator[Posting]:
-        """Postings of a kind; those of full buckets are left out."""
+    def _of_texts(self, after: bytes) -> Iterator[Posting]:
+        """Postings of texts from a key on; those of full buckets are left out."""
+        for key, texts in self._keys.scan(int.from_bytes(after, "big")):
+            if len(texts) < BUCKET_LIMIT:
+                row_key = bytes((TO_TEXTS,)) + key.to_bytes(8, "big")
+                yield from (Posting(row_key, text.to_bytes(TEXT_NUMBER_BYTES, "big")) for text in texts)
+
+    def _of_pages(self, kind: int, after: bytes) -> Iterator[Posting]:
         end = bytes((kind + 1,))
         spec = ReadSpec(cell_limit=READ_AT_ONCE)
         for row in self._engine.scan(TABLE, max(after, bytes((kind,))), end, spec):
-            if kind == POSTING_BAND and len(row.cells) >= BUCKET_LIMIT:
-                continue
             cells = row.cells
             while cells:
                 yield from (Posting(row.row_key, cell.qualifier) for cell in cells)
@@ -183,25 +192,16 @@ class PostingUpkeep:
         A full bucket keeps its postings, so a text in it that comes again counts as posted: its other postings must
         stay.
         """
-        make = messages()
-        start, end = bytes((POSTING_BAND,)), bytes((POSTING_BAND + 1,))
-        columns = [make.TColumn(family=BARE)]
-        only = b"ColumnPaginationFilter(1,%d)" % (BUCKET_LIMIT - 1)
-        while True:
-            request = make.TScan(startRow=start, stopRow=end, columns=columns, filterString=only)
-            rows = [decode_key(row) for row, _ in self._client.scan(self._table, request, GETS_A_CALL)]
-            for texts in self._engine.qualifiers_of_rows(TABLE, rows, 2 * BUCKET_LIMIT):
-                existing = self._existing_rows(_TEXT + text for text in texts)
-                self._crowded.update(text for text in texts if _TEXT + text not in existing)
-            if len(rows) < GETS_A_CALL:
-                return
-            start = encode_key(rows[-1]) + b"\x00"
+        full = (text for _, texts in self._keys.scan() if len(texts) >= BUCKET_LIMIT for text in texts)
+        while slice_ := {text.to_bytes(TEXT_NUMBER_BYTES, "big") for text in islice(full, READ_AT_ONCE)}:
+            existing = self._existing_rows(_TEXT + text for text in slice_)
+            self._crowded.update(text for text in slice_ if _TEXT + text not in existing)
 
     # --- checking
 
     def _dangling(self, postings: Sequence[Posting], *, is_sure: bool = False) -> list[bool]:
         """Of each posting whether it is dangling; `is_sure` reads without the cache."""
-        pages = {posting: _page_of(posting) for posting in postings if posting.row_key[0] in _TO_PAGES}
+        pages = {posting: _page_of(posting) for posting in postings if posting.row_key[0] in TO_PAGES}
         live = dict(zip(pages, self._pages.live(list(pages.values())), strict=True))
         if is_sure:
             self._existing = LruCache(MAX_CACHED_ROWS)
@@ -224,13 +224,15 @@ class PostingUpkeep:
 
     def _exist(self, postings: Sequence[Posting]) -> list[bool]:
         make = messages()
+        of_pages, of_texts = _split(postings)
         gets = [
             make.TGet(
                 row=encode_key(row_key), columns=[make.TColumn(family=BARE, qualifier=encode_qualifier(qualifier))]
             )
-            for row_key, qualifier in postings
+            for row_key, qualifier in of_pages
         ]
-        return self._client.exist(self._table, gets)
+        pages, texts = iter(self._client.exist(self._table, gets)), iter(self._keys.held(of_texts))
+        return [next(texts if posting.row_key[0] == TO_TEXTS else pages) for posting in postings]
 
     # --- removing
 
@@ -258,17 +260,31 @@ class PostingUpkeep:
         cell = SetCell(_FAMILY, _QUALIFIER, 0, bytes(journal))
         self._engine.mutate_rows([RowMutations(_META, row_key, [cell])], self._durability)
         rows: dict[bytes, list[tuple[bytes, bytes, int]]] = {}
-        for row_key, qualifier in gone:
+        of_pages, of_texts = _split(gone)
+        for row_key, qualifier in of_pages:
             cell_key = encode_cell(TABLE, FAMILY, qualifier, 0, b"")[:3]
             rows.setdefault(encode_key(row_key), []).append(cell_key)
         self._client.delete_many(
             self._table, [thrift.delete_versions(row, cell_keys, self._level) for row, cell_keys in rows.items()]
         )
-        pages = dict.fromkeys(_page_of(posting)[0] for posting in gone if posting.row_key[0] in _TO_PAGES)
+        self._keys.remove(of_texts, self._durability)
+        pages = dict.fromkeys(_page_of(posting)[0] for posting in of_pages)
         self._pages.fence(list(pages))
         self._existing = LruCache(MAX_CACHED_ROWS)
         self._restore(gone)
         self.removed += len(gone) - (self.restored - before)
+
+
+def _split(postings: Iterable[Posting]) -> tuple[list[Posting], list[tuple[int, int]]]:
+    """Postings of pages, and the keys and numbers of those of texts."""
+    of_pages: list[Posting] = []
+    of_texts: list[tuple[int, int]] = []
+    for posting in postings:
+        if posting.row_key[0] == TO_TEXTS:
+            of_texts.append((int.from_bytes(posting.row_key[1:], "big"), int.from_bytes(posting.qualifier, "big")))
+        else:
+            of_pages.append(posting)
+    return of_pages, of_texts
 
 
 def _page_of(posting: Posting) -> Target:

@@ -303,12 +303,25 @@ class CellValues:
     # --- placing
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
-        if len(raw) <= INLINE_LIMIT_BYTES:
-            return encode_inline(raw)
-        dictionary = self._dictionaries.choose(row_key, column, raw)
-        value = NewValue(PagePointer(timestamp, row_key), column, raw)
-        ((record, _),) = self._codec.encode([value], [dictionary])
+        return self.append_values([NewValue(PagePointer(timestamp, row_key), column, raw)])[0].cell_value
+
+    def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:
+        """See `Values`: no value is a delta."""
+        long = [
+            NewValue(value.pointer, value.column, value.raw) for value in values if len(value.raw) > INLINE_LIMIT_BYTES
+        ]
+        dictionaries = [self._dictionaries.choose(value.pointer.row_key, value.column, value.raw) for value in long]
+        encoded = self._codec.encode(long, dictionaries)
+        placed = (self._placed(value, record) for value, (record, _) in zip(long, encoded, strict=True))
+        return [
+            StoredValue(next(placed) if len(value.raw) > INLINE_LIMIT_BYTES else encode_inline(value.raw))
+            for value in values
+        ]
+
+    def _placed(self, value: NewValue, record: Record | None) -> bytes:
+        """The cell value of a long value, whose record is kept for the commit."""
         assert record is not None
+        (timestamp, row_key), column, raw = value.pointer, value.column, value.raw
         codec, related, payload = record.codec, record.related, record.payload
         if codec == CODEC_ZSTD_DICTIONARY:
             self._dictionaries.note_gain(row_key, column, len(raw), len(payload), related)
@@ -328,13 +341,6 @@ class CellValues:
         rows = {_chunk_row(name, number): part for number, part in enumerate(parts)}
         self._chunks.write(rows, owner.encode())
         return bytes((codec | CHUNKED,)) + related + name + encode_varint(len(parts))
-
-    def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:
-        """See `Values`: no value is a delta."""
-        return [
-            StoredValue(self.append(value.pointer.row_key, value.column, value.pointer.timestamp, value.raw))
-            for value in values
-        ]
 
     def with_values(self, row: RowMutations) -> RowMutations:
         """A row with the pending cells to which its capture records refer."""

@@ -97,8 +97,7 @@ class HBaseWriter:
         judged = [page for page in pages if not (page.error or page.is_visit)]
         analyses = [page.analysis for page in judged]
         near = [analysis for analysis in analyses if analysis.text_checksum and len(analysis.band_keys)]
-        postings = first_rows(analyses) + self._texts.first_rows(map(index_query, near))
-        self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, postings, POINTER_SLICE))
+        self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, first_rows(analyses), POINTER_SLICE))
         view.read_ahead(pages)
         self._texts.read_ahead(map(index_query, near), view.pages.batch.postings)
         pointers = self._candidates(analyses, near)

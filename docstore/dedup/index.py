@@ -149,13 +149,15 @@ class NewPostings:
 
     Attributes:
         rows: its additions to rows of the table: qualifiers in order, each once.
-        recent: texts that it posts, if buckets are not rows; None if there are none.
+        buckets: texts that it posts, by key, if buckets are in a table of a cluster.
+        recent: texts that it posts, if buckets are in runs; None if there are none.
     """
 
-    __slots__ = ("recent", "rows")
+    __slots__ = ("buckets", "recent", "rows")
 
     def __init__(self) -> None:
         self.rows: dict[bytes, list[bytes]] = {}
+        self.buckets: dict[int, list[int]] = {}
         self.recent: docstore_native.Postings | None = None
 
     def add(self, qualifier: bytes, row_keys: Iterable[bytes]) -> None:

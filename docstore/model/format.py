@@ -319,9 +319,6 @@ POSTING_BODY = 0x01
 POSTING_TEXT = 0x07
 """+ text number -> timestamp and row key of each page with this text.  + text number, + `TITLE_KEY_BYTES` of the BLAKE3
 of the words of a title -> the same of each page with this text and title."""
-POSTING_BAND = 0x03
-"""+ 8 bytes of a band key or 0-mod-p fingerprint -> text number of each text that has it.  Only if such keys are not in
-sorted runs: for pages of a dry run, and on engines with several writing processes."""
 POSTING_PAYLOAD_DIGEST = 0x08
 """+ first 8 bytes of the BLAKE3 of a recorded payload digest -> `TIMESTAMP_MAX` - timestamp, and row key, of each page
 with that digest: newest first."""

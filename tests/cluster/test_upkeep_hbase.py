@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +16,14 @@ from writer import body_of, url_of
 import docstore
 from docstore import Page, Schema
 from docstore.cluster import upkeep, upkeep_postings
-from docstore.model.types import GCPolicy
+from docstore.cluster.client import Client
+from docstore.cluster.coding import KEYS_TABLE
+from docstore.cluster.rowindex import KeyRows
+from docstore.dedup.index import BUCKET_LIMIT
+from docstore.model.types import Durability, GCPolicy
 from docstore.reports.check import check
 from docstore.store import DocumentStore
+from tools.cluster.hbase import cache_folder, default_root, fetch
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(not ADDRESSES, reason="no cluster: see `make test-cluster`")]
 PAGES = int(os.environ.get("DOCSTORE_CLUSTER_UPKEEP", "300"))
@@ -77,3 +83,32 @@ def test_maintenance_beside_a_writer(address: str, tmp_path: Path, monkeypatch: 
         bodies = [document.body if document else None for document in documents]
         assert bodies == [body_of(number) for number in numbers] and len(numbers) == PAGES
         assert list(check(store.backend)) == []
+
+
+@pytest.mark.parametrize("files", ["", "flush", "compact"])
+def test_texts_are_removed_and_posted_again(address: str, files: str) -> None:
+    """Without deletes, which would hide what is put at their time: also if the cells lie in files, old and new ones."""
+    namespace = address.rpartition("/")[2]
+    keys = [number << 40 | 7 for number in range(0, 1 << 24, 1 << 15)]
+    first, second = BUCKET_LIMIT + 6, 2 * BUCKET_LIMIT + 12
+
+    def write_files() -> None:
+        if files:
+            jars, conf = fetch(cache_folder()), default_root(cache_folder()) / "conf"
+            program = str(Path(__file__).with_name("WriteFiles.java"))
+            subprocess.run(["java", "-cp", f"{conf}:{jars}/*", program, files, f"{namespace}:{KEYS_TABLE}"], check=True)
+
+    with Client(ADDRESSES) as client:
+        rows = KeyRows(client, namespace)
+        rows.write([(key, text) for key in keys for text in range(second)], Durability.SYNC)
+        write_files()
+        removed = [(key, text) for key in keys for text in range(first)]
+        rows.remove(removed, Durability.SYNC)
+        write_files()
+        assert rows.read(keys) == {key: list(range(first, first + BUCKET_LIMIT)) for key in keys}
+        assert list(rows.scan()) == [(key, list(range(first, second))) for key in keys]
+        assert rows.held([*removed[:3], (7, first)]) == [False, False, False, True]
+        rows.write(removed, Durability.SYNC)
+        write_files()
+        assert rows.read([*keys, 8]) == {key: list(range(BUCKET_LIMIT)) for key in keys}
+        assert rows.held([*removed[:3], (7, second)]) == [True, True, True, False]

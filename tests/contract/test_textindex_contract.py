@@ -8,9 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from committed import commit_postings, texts_under
+from hbase_cluster import ADDRESSES, NAMESPACE
 from memory_engine import MemoryEngine
+from memory_hbase import key_rows
 
-from docstore.cluster.rowindex import RowIndex
+from docstore.cluster.client import Client
+from docstore.cluster.engine import HBaseEngine
+from docstore.cluster.rowindex import KeyRows, RowIndex
 from docstore.dedup.index import BUCKET_LIMIT, NOTHING_NEW, IndexQuery, NewPostings, TextIndex
 from docstore.dedup.runs import RunIndex
 from docstore.storage.engine import Engine
@@ -19,7 +23,9 @@ SEED = 20261121
 
 
 def make_rows(engine: Engine, path: Path) -> TextIndex:
-    return RowIndex(engine)
+    if isinstance(engine, HBaseEngine):
+        return RowIndex(KeyRows(Client(ADDRESSES), NAMESPACE))
+    return RowIndex(key_rows())
 
 
 def make_runs(engine: Engine, path: Path) -> RunIndex:

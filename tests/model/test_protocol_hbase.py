@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from memory_hbase import key_rows
 from programs import delete, write
 from scheduler import Frozen, Make, Program, Rows, Scheduler, freeze, thaw
 from test_protocol import check, states
@@ -17,6 +18,7 @@ from test_protocol import check, states
 from docstore.cluster.client import Conditional, HBaseCell
 from docstore.cluster.commit import Slot, SlotCommitter
 from docstore.cluster.protocol import CheckAndMutate, Requests, claim_name, slot_name
+from docstore.cluster.rowindex import RowIndex
 from docstore.model.capture import BODY, PagePointer
 from docstore.model.errors import CommitUnknown, StorageError
 from docstore.model.format import CAPTURE_STORED
@@ -224,7 +226,14 @@ class NoValues:
 
 
 def committer(client: InMemory, session: bytes) -> SlotCommitter:
-    return SlotCommitter(Engine(client), NoValues(), Durability.SYNC, session, lambda: None)  # type: ignore[arg-type]
+    return SlotCommitter(
+        Engine(client),  # type: ignore[arg-type]
+        NoValues(),  # type: ignore[arg-type]
+        RowIndex(key_rows()),
+        Durability.SYNC,
+        session,
+        lambda: None,
+    )
 
 
 def slot(row_key: bytes, *needs: PagePointer) -> Slot:

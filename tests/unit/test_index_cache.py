@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from committed import commit_postings
 from memory_engine import MemoryEngine
+from memory_hbase import key_rows
 
 from docstore.cluster.rowindex import RowIndex
 from docstore.dedup import index as index_module
@@ -57,7 +58,7 @@ class Posting:
 
     def __init__(self, *, caches: bool) -> None:
         self.engine = MemoryEngine()
-        self.buckets = RowIndex(self.engine)
+        self.buckets = RowIndex(key_rows())
         self.index = HashIndex(self.engine, self.buckets, Memory() if caches else None)
 
     def commit(self, pages: Iterable[tuple[PagePointer, Analysis]]) -> None:
@@ -76,7 +77,7 @@ def test_cached_rows_equal_stored_rows_and_those_in_flight(
         monkeypatch.setitem(SHARES, "postings", (6 * 600 / MB, 0))
     rng = np.random.default_rng([SEED, seed])
     engine = MemoryEngine()
-    buckets = RowIndex(engine)
+    buckets = RowIndex(key_rows())
     cached = HashIndex(engine, buckets, Memory())
     texts: dict[PagePointer, int] = {}
     for group in range(12):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from memory_engine import MemoryEngine
-from memory_hbase import open_store, use
+from memory_hbase import key_rows, open_store, use
 
 import docstore
 from docstore import Page
-from docstore.cluster.rowindex import RowIndex
+from docstore.cluster.rowindex import KeyRows, RowIndex
 from docstore.dedup.index import BUCKET_LIMIT, IndexQuery, NewPostings
 from docstore.model.types import Durability, PutResult, VerdictKind
 from tests.pages import changed, page, words
@@ -22,16 +21,17 @@ T0 = 1_700_000_000_000_000
 NONE = np.empty(0, np.uint64)
 
 
-class CountingEngine(MemoryEngine):
-    """Counts calls and rows."""
+class Counting(KeyRows):
+    """Counts reads and keys."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.calls = self.rows = 0
+        self.__dict__.update(key_rows().__dict__)
+        self.calls = self.keys = 0
 
-    def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
-        self.calls, self.rows = self.calls + 1, self.rows + len(row_keys)
-        return super().qualifiers_of_rows(table, row_keys, limit)
+    def read(self, keys: Iterable[int]) -> dict[int, list[int]]:
+        asked = list(keys)
+        self.calls, self.keys = self.calls + bool(asked), self.keys + len(asked)
+        return super().read(asked)
 
 
 def query(number: int, *fingerprints: int) -> IndexQuery:
@@ -39,7 +39,7 @@ def query(number: int, *fingerprints: int) -> IndexQuery:
     return IndexQuery(band, np.array(sorted(fingerprints), np.uint64), NONE, number)
 
 
-def put(engine: MemoryEngine, texts: RowIndex, *queries: IndexQuery) -> None:
+def put(texts: RowIndex, *queries: IndexQuery) -> None:
     """Look up and post texts as a writer does."""
     new = NewPostings()
     texts.read_ahead(queries, new)
@@ -47,54 +47,79 @@ def put(engine: MemoryEngine, texts: RowIndex, *queries: IndexQuery) -> None:
         proposal = texts.propose(one, new)
         if not proposal.has_own:
             texts.post(new, one.own_number, *one.first_keys(), proposal.further_keys)
-    engine.mutate_rows(new.mutations(), Durability.SYNC)
+    texts.log(new)
+    texts.write(Durability.SYNC)
 
 
-def test_a_group_reads_its_rows_in_one_call_and_a_full_row_never_again() -> None:
-    engine = CountingEngine()
-    texts = RowIndex(engine)
-    put(engine, texts, *(query(number, 12, 24 + 12 * number) for number in range(1, BUCKET_LIMIT + 1)))
-    assert (engine.calls, engine.rows) == (1, 2 * BUCKET_LIMIT + 1)
+def test_a_group_reads_its_buckets_together_and_a_full_one_never_again() -> None:
+    keys = Counting()
+    texts = RowIndex(keys)
+    put(texts, *(query(number, 12, 24 + 12 * number) for number in range(1, BUCKET_LIMIT + 1)))
+    assert (keys.calls, keys.keys) == (1, 2 * BUCKET_LIMIT + 1)
     for number in (500, 600):
-        put(engine, texts, query(number, 12))
-    assert engine.calls == 3
-    before = engine.rows
-    put(engine, texts, query(700, 12))
-    assert engine.rows == before + 1  # the band
+        put(texts, query(number, 12))
+    assert keys.calls == 3
+    before = keys.keys
+    put(texts, query(700, 12))
+    assert keys.keys == before + 1  # the band
 
 
 def test_a_text_that_was_posted_in_part_is_posted_again() -> None:
-    engine = MemoryEngine()
-    texts = RowIndex(engine)
-    put(engine, texts, query(1, 12))
+    texts = RowIndex(key_rows())
+    put(texts, query(1, 12))
     assert texts.propose(query(1, 12)).has_own
     assert not texts.propose(query(1, 12, 24)).has_own
-    put(engine, texts, query(1, 12, 24))
+    put(texts, query(1, 12, 24))
     assert texts.propose(query(2, 24)).numbers == [1]
     assert texts.propose(query(1, 12, 24)).has_own
 
 
-def test_rows_that_a_large_page_does_not_ask_for_are_not_read_and_stay_bounded() -> None:
-    engine = CountingEngine()
-    texts = RowIndex(engine)
+def test_buckets_that_a_large_page_does_not_ask_for_are_not_read_and_stay_bounded() -> None:
+    keys = Counting()
+    texts = RowIndex(keys)
     many = [12 * (2 * number + 1) for number in range(40)] + [24 * (2 * number + 1) for number in range(40)]
     for number in range(1, 2 * BUCKET_LIMIT):
-        put(engine, texts, query(number, *many))
-    rows = engine.qualifiers_of_rows("postings", [b"\3" + key.to_bytes(8, "big") for key in many], 1 << 20)
-    assert {len(row) for row in rows} == {BUCKET_LIMIT}
-    assert engine.rows < 2 * BUCKET_LIMIT * 45 + len(many)
+        put(texts, query(number, *many))
+    assert {len(keys.read([key])[key]) for key in many} == {BUCKET_LIMIT}
+    assert {len(held) for key, held in keys.scan() if key in many} == {BUCKET_LIMIT}
+    assert keys.keys < 2 * BUCKET_LIMIT * 45 + 2 * len(many)
+
+
+def test_keys_are_scanned_in_order_with_all_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("docstore.cluster.rowindex.CELLS_A_SCAN", 4)
+    last = (1 << 64) - 1
+    held = {0: [1, 2, (1 << 48) - 1], 1: [0], 0x4D << 56: [3, 5, 7, 9], (0x4D << 56) + 39: [3], last: [1, 2]}
+    keys = key_rows()
+    keys.write([(key, text) for key, texts in held.items() for text in texts], Durability.SYNC)
+    assert list(keys.scan()) == list(held.items())
+    assert [key for key, _ in keys.scan(1)] == list(held)[1:]
+    assert [key for key, _ in keys.scan((0x4D << 56) + 1)] == list(held)[3:]
+    assert keys.read([*held, 7]) == held
+    postings = [(0, 2), (0, 3), (last, 2)]
+    assert keys.held(postings) == [True, False, True]
+    keys.remove(postings, Durability.SYNC)
+    assert keys.read([0, last]) == {0: [1, (1 << 48) - 1], last: [1]}
+    keys.write(postings, Durability.SYNC)
+    assert keys.read([0, last]) == {0: [1, 2, 3, (1 << 48) - 1], last: [1, 2]}
+
+
+def test_removed_texts_take_no_room_in_a_bucket() -> None:
+    keys = key_rows()
+    keys.write([(7, text) for text in range(2 * BUCKET_LIMIT)], Durability.SYNC)
+    keys.remove([(7, text) for text in range(BUCKET_LIMIT + 10)], Durability.SYNC)
+    assert keys.read([7]) == {7: list(range(BUCKET_LIMIT + 10, 2 * BUCKET_LIMIT))}
 
 
 def test_a_look_up_of_another_thread_does_not_disturb_a_batch() -> None:
-    engine = CountingEngine()
-    texts = RowIndex(engine)
-    put(engine, texts, query(1, 12))
+    keys = Counting()
+    texts = RowIndex(keys)
+    put(texts, query(1, 12))
     new = NewPostings()
     texts.read_ahead([query(2, 12)], new)
     texts.propose(query(3, 12))
-    before = engine.calls
+    before = keys.calls
     assert texts.propose(query(2, 12), new).numbers == [1]
-    assert engine.calls == before
+    assert keys.calls == before
 
 
 def answers(store: docstore.DocumentStore) -> list[PutResult]:
