@@ -198,8 +198,7 @@ def grow(store: DocumentStore, folder: Path, pages: range, maker: ProcessPoolExe
             results = list(store.put_pages(made, threads=1))
             micros += (time.process_time() - began) * 1e6
             measured += len(caller.waits) + len(made)
-            new = maker.submit(judged_from, begin, results).result()
-            counts = [sum(some) for some in zip(counts, new, strict=True)]
+            counts = list(map(sum, zip(counts, maker.submit(judged_from, begin, results).result(), strict=True)))
             written = begin + len(made)
             if written - pages.start == next_row or written == pages.stop:
                 planted, found, wrong = counts
