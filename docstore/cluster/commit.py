@@ -30,6 +30,7 @@ from docstore.cluster.engine import HBaseEngine, new_generation
 from docstore.cluster.protocol import SLOT, Running, claim, claim_name, fill, slot_name
 from docstore.cluster.rowindex import RowIndex
 from docstore.cluster.values import CellValues
+from docstore.dedup.index import NOTHING_NEW
 from docstore.model.capture import PagePointer
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.format import COUNTS_FOLDED_ROW, COUNTS_ROW
@@ -132,7 +133,7 @@ class SlotCommitter:
             lost = self._write(plan, slots, visits)
             known = True
         finally:
-            self._values.drop_values()
+            self.drop_values()
             if plan.counts:
                 self._counts.follow(known)
             self._engine.drop_ahead((row.table, row.row_key) for row in rows)
@@ -272,6 +273,7 @@ class SlotCommitter:
 
     def drop_values(self) -> None:
         self._values.drop_values()
+        self._texts.log(NOTHING_NEW)
 
     def wait(self) -> None:
         """Wait a moment before lost pages are judged again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import docstore
 from docstore import Page
 from docstore.cluster.rowindex import KeyRows, RowIndex
 from docstore.dedup.index import BUCKET_LIMIT, IndexQuery, NewPostings
+from docstore.model.errors import StorageError
 from docstore.model.types import Durability, PutResult, VerdictKind
 from tests.pages import changed, page, words
 
@@ -159,3 +161,22 @@ def test_what_judging_reads_of_a_page_is_read_for_its_group(monkeypatch: pytest.
         monkeypatch.setattr(client, "get_many", lambda table, gets: reads.append(len(gets)) or get_many(table, gets))
         list(store.put_pages(pages, threads=1))
         assert len(reads) < len(pages) < sum(reads)
+
+
+def test_texts_of_a_group_that_failed_are_not_posted_with_another_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = use(monkeypatch)
+    with open_store() as store:
+        store.put_page("https://first.example/", page(words(1, 60)))
+        keys: KeyRows = store.backend.keys  # type: ignore[attr-defined]
+        before = list(keys.scan())
+
+        def fail(what: str) -> None:
+            if what == "put postings":
+                raise StorageError(errno.EIO, "no answer")
+
+        cluster.before_write = fail
+        with pytest.raises(StorageError):
+            store.put_page("https://second.example/", page(words(2, 60)))
+        cluster.before_write = lambda _: None
+        assert store.delete("https://first.example/")
+        assert list(keys.scan()) == before
