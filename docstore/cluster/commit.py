@@ -186,9 +186,9 @@ class SlotCommitter:
     def _prepare(
         self, rows: Sequence[RowMutations], new: Sequence[Slot], tokens: Mapping[PagePointer, str]
     ) -> set[PagePointer]:
-        """Write the rows that precede pages, and claim the bodies of new pages, in parallel; -> lost pages.
+        """Write rows and texts that precede pages, and claim the bodies of new pages, in parallel; -> lost pages.
 
-        No order is needed, because nothing uses these rows and claims before their page exists.
+        No order is needed, because nothing uses these before their page exists.
         """
         lost: set[PagePointer] = set()
 

@@ -6,7 +6,8 @@ The steps in order.  Each may stop anywhere, and may run next to another process
     counts     fold the rows of writer sessions into one
     captures   delete records that GC policies drop, with the cells that they refer to; bodies that policies drop; cells
                that no record refers to; cells of users' families that the policies hide
-    postings   remove postings without a page, level by level (`upkeep_postings`)
+    postings   remove postings without a page (`upkeep_postings`)
+    keys       remove texts without a page from their keys (the same)
     claims     remove claims of bodies whose page does not exist
     chunks     remove chunks of long values that no cell refers to
 

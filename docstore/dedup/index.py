@@ -188,7 +188,7 @@ NOTHING_NEW: Final = NewPostings()
 class TextIndex(Protocol):
     """The first step of a look-up: key -> the first `BUCKET_LIMIT` texts that were posted under it.
 
-    `runs.RunIndex` keeps it in files, and is owned by one process; on HBase it is rows.
+    `runs.RunIndex` keeps it in files, and is owned by one process; on HBase it is a table.
     """
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:

@@ -327,7 +327,7 @@ class _Sweep:
             self._policy, same_url, options.schema.title_rule, options.schema.near_threshold, self._fresh
         )
         roots_of = members.where("id = leader").select(F.col("id").alias("first"), "component")
-        # one row for all pairs of a text: a large family has hundreds for each
+        # one row for all pairs of a text: a large family has some hundred for each
         near = F.sort_array(F.collect_list(F.struct("second", "similarity")))
         pairs = verified.groupBy("first").agg(near.alias("near"))
         pairs = pairs.join(roots_of, "first").withColumnRenamed("first", "id")

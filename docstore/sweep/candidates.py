@@ -52,8 +52,8 @@ HELD_SIGMAS = 2.0
 it may be near to, if the sum of their deviations is so large.  Else a family just above the threshold would be paired
 with all stars."""
 MATES = 4
-"""A text that a star holds is compared with so many of those that follow it in the bucket: pages of its own host, whose
-titles are evidence."""
+"""A text that a star of a large bucket holds is compared with so many of those that follow it there: pages of its own
+host, whose titles are evidence."""
 RECENT_BANDS = 4
 """A pair that shares one of the last so many bands was compared there.  Similar pairs share most bands, so few pairs
 are compared twice."""
@@ -182,8 +182,8 @@ def _count_true(equal: NDArray[np.bool_]) -> Numbers:
 
 
 Candidates: TypeAlias = tuple[Numbers, Numbers, int]
-"""Pairs to verify, first < second, sorted, each once: two (pairs,) int64; and the number of texts in buckets so large
-that not every pair was compared."""
+"""Pairs to verify, first < second, sorted, each once: two (pairs,) int64; and the number of texts in buckets of which
+not every pair was compared."""
 
 
 def band_width(threshold: float) -> int:
@@ -368,7 +368,7 @@ class Alike:
 
 
 def _stars(bucket: Numbers, ties: NDArray[np.uint64], alike: Alike) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Pairs of a large bucket: those of its stars, which are likely, and others, which have to be compared.
+    """Pairs of a bucket that has stars: the likely pairs of these, and others, which have to be compared.
 
     A family of fifty thousand pages is one star here, and not fifty thousand times some thousand pairs.  Its texts are
     near the first one, and need no pairs among each other: a text joins the cluster of the first one, or the sweep

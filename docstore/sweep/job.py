@@ -146,7 +146,7 @@ class SweepReport(Plain):
         expected_recall: share of the pairs exactly at the threshold that become candidates; it is higher above it.
         title_mismatches: pairs of groups of equal pages that titles set apart; `pairs` does not count them.  The file
             of pairs has them at its end, with "title_mismatch" after the similarity.
-        crowded: texts in buckets so large that not all their pairs were compared.
+        crowded: texts in buckets of which not all pairs were compared.
         written: captures whose columns were changed.
         applied: captures that `apply` changed, by their verdict against the canonical page.
         left: members that `apply` did not change, by reason: `other_host`, `kind` (not in `kinds`), and those of

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import memory_hbase
 import pytest
@@ -21,7 +23,7 @@ import docstore
 from docstore import Page, Policy, PutResult, Schema, VerdictKind
 from docstore.cli.main import main
 from docstore.cluster import upkeep, upkeep_postings
-from docstore.cluster.coding import KEYS_TABLE
+from docstore.cluster.coding import FAMILIES, KEYS_TABLE
 from docstore.cluster.commit import Counts
 from docstore.cluster.rowindex import KeyRows
 from docstore.dedup.kernel import Kernel
@@ -33,6 +35,7 @@ from docstore.reports.check import check
 from docstore.storage.reports import CompactionReport
 from docstore.store import DocumentStore
 
+ROOT = Path(__file__).parents[2]
 T0 = 1_700_000_000_000_000
 ONE_VERSION = Schema(captures=GCPolicy(max_versions=1))
 BY_REFERENCE = {VerdictKind.NEAR: Policy.REFERENCE}
@@ -411,3 +414,27 @@ def test_unreferenced_chunks_are_removed_after_the_grace_period(
         assert own is not None and [cell.value for cell in own.cells] == [body]
         assert list(check(store.backend)) == []
     assert put(Page("https://died.example/", body[:-5], 200, (), T0))[0].stored == "body"
+
+
+# --- snapshots
+
+
+def test_snapshots_in_the_documented_order_have_all_that_their_pages_need(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("docstore.cluster.values.CHUNK_BYTES", 2000)
+    documented = re.search(r"in the order ([a-z, ]+);", (ROOT / "docs" / "hbase.md").read_text(encoding="utf-8"))
+    assert documented is not None
+    order = documented[1].split(", ")
+    assert sorted(order) == sorted(FAMILIES)
+    snapshots: dict[str, dict[bytes, memory_hbase.Row]] = {}
+    with open_store() as store:
+        for number, table in enumerate(order):
+            list(store.put_pages([capture(f"h{number}", number, number)]))
+            store.put_page(f"https://long{number}.example/", b"<p>" + random.Random(number).randbytes(20_000))
+            snapshots |= restored({f"tests:{table}": cluster.tables[f"tests:{table}"]})
+    cluster.tables = snapshots
+    with docstore.open(ADDRESS) as store:
+        assert list(check(store.backend)) == []
+        documents = [store.get(row.url) for row in store.cells.scan()]
+    assert documents and all(document is not None and document.body for document in documents)
