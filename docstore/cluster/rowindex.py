@@ -192,7 +192,7 @@ class RowIndex(TextIndex):
         buckets, known, counts, earlier = new.buckets, self._read, self._counts, self._earlier_counts
         for key in chain.from_iterable(part.tolist() for part in keys):
             posted = buckets.get(key, [])
-            texts = known.get(key)
+            texts = known[key] if key in known else self._full.get(key)
             if texts is None:
                 count = counts.get(key) or earlier.get(key, 0)
                 counts[key] = count + 1

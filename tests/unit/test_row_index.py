@@ -112,6 +112,18 @@ def test_removed_texts_take_no_room_in_a_bucket() -> None:
     assert keys.read([7]) == {7: list(range(BUCKET_LIMIT + 10, 2 * BUCKET_LIMIT))}
 
 
+def test_a_bucket_that_is_known_to_be_full_gets_no_further_texts() -> None:
+    keys = key_rows()
+    texts = RowIndex(keys)
+    full = int(query(1, 12).first_keys()[0][0])
+    keys.write([(full, text) for text in range(100, 100 + BUCKET_LIMIT)], Durability.SYNC)
+    new = NewPostings()
+    texts.read_ahead([query(1, 12)], new)
+    texts.read_ahead([], new)  # of the next batch, which does not ask for the bucket
+    texts.post(new, 1, np.array([full], np.uint64))
+    assert new.buckets == {}
+
+
 def test_a_look_up_of_another_thread_does_not_disturb_a_batch() -> None:
     keys = Counting()
     texts = RowIndex(keys)
