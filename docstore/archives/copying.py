@@ -372,7 +372,7 @@ class StoreRows:
             yield from (cell[:3] for cell in cells)
 
     def portions(self, start: bytes, end: bytes | None) -> Iterator[tuple[ImportedRow, int]]:
-        """Live cells of a range of rows, in row-key order, with the bases of their values, and their checksum.
+        """Live cells of a range of rows in row-key order.  Each portion has the bases of its values and a checksum.
 
         The checksum of a row is the sum of those of its portions.
         """
@@ -404,7 +404,7 @@ class StoreRows:
             yield row_key, sum(map(cell_checksum, self.values_of(row_key, kept)))
 
     def same(self, row: ImportedRow) -> frozenset[CellKey]:
-        """Those of a row's cells that this store has with the same values; a capture counts as a whole."""
+        """The cells of a row that this store has with the same values.  A capture counts as a whole."""
         stored = {cell[:3]: cell.value for cell in self._stored_like(row)}
         equal = {cell.key for cell in row.cells if cell.key in stored and self._is_same(cell, stored[cell.key])}
         every = {cell.key for cell in row.cells} | stored.keys()

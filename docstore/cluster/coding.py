@@ -66,8 +66,8 @@ SPLITS: Final[dict[str, tuple[bytes, ...]]] = {
     CHUNKS_TABLE: (),
     KEYS_TABLE: _SPREAD[1::2],
 }
-"""First keys of the regions of a new table.  Keys of texts, claims and bodies are hashes, those of postings after their
-kind; pages are split where the Web has many hosts, and HBase splits regions again as they grow."""
+"""First keys of the regions of a new table.  The rows of texts, claims and bodies begin with a hash, those of postings
+with a kind and a hash.  Pages are split where the Web has many hosts.  HBase splits regions again as they grow."""
 
 
 def large_or_small(table: str, family: str) -> bytes:

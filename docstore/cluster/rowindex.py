@@ -249,7 +249,7 @@ class RowIndex(TextIndex):
         return missing
 
     def _texts(self, keys: Sequence[int], new: NewPostings) -> list[list[int]]:
-        """The first texts of buckets, including those of a batch."""
+        """The first texts of each bucket; what a batch posts counts."""
         known, posted = self._read if new is self._batch else {}, new.buckets
         missing = [key for key in keys if key not in known]
         read = self._keys.read(missing) if missing else {}

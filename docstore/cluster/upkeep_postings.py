@@ -27,12 +27,7 @@ import msgpack
 
 from docstore.cluster import client as thrift
 from docstore.cluster.client import Client, messages
-from docstore.cluster.coding import (
-    BARE,
-    encode_cell,
-    encode_key,
-    encode_qualifier,
-)
+from docstore.cluster.coding import BARE, encode_cell, encode_key, encode_qualifier
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, slot_name
 from docstore.cluster.rowindex import KeyRows
@@ -55,7 +50,7 @@ from docstore.storage.captures import capture_of
 from docstore.storage.values import parse_cell_value
 
 TO_PAGES: Final = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT)
-"""Kinds of postings of pages, in the order of the sweeps; those of texts come after them."""
+"""Kinds of postings of pages, in the order in which they are swept.  Postings of texts are swept after them."""
 GRACE_SECONDS: Final = 10.0
 JOURNAL_SECONDS: Final = 3600
 """Younger journals are kept: a writer that was paused meanwhile may still need their postings."""
@@ -168,7 +163,7 @@ class PostingUpkeep:
         self._remove(pending, dry_run=dry_run)
 
     def _of_texts(self, after: bytes) -> Iterator[Posting]:
-        """Postings of texts from a key on; those of full buckets are left out."""
+        """Postings of texts from a key on, without those of full buckets."""
         for key, texts in self._keys.scan(int.from_bytes(after, "big")):
             if len(texts) < BUCKET_LIMIT:
                 row_key = bytes((TO_TEXTS,)) + key.to_bytes(8, "big")
@@ -276,7 +271,7 @@ class PostingUpkeep:
 
 
 def _split(postings: Iterable[Posting]) -> tuple[list[Posting], list[tuple[int, int]]]:
-    """Postings of pages, and the keys and numbers of those of texts."""
+    """Separate the postings of pages from those of texts, which come as keys and numbers."""
     of_pages: list[Posting] = []
     of_texts: list[tuple[int, int]] = []
     for posting in postings:

@@ -300,7 +300,7 @@ def _newest_first(pointer: PagePointer) -> bytes:
 
 
 def posted_page(posting_row: bytes, qualifier: bytes) -> PagePointer:
-    """The page that a posting leads to.  The posting is of any kind except that of bands."""
+    """The page that a posting leads to."""
     pointer = _pointer(qualifier)
     is_name = posting_row[0] in (POSTING_PAYLOAD_DIGEST, POSTING_DOCNO)
     return PagePointer(TIMESTAMP_MAX - pointer.timestamp, pointer.row_key) if is_name else pointer

@@ -266,8 +266,8 @@ def candidates(
 
 def in_large_buckets(keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Which texts share their key with more than PARTNERS others."""
-    _, buckets, sizes = np.unique(keys, return_inverse=True, return_counts=True)
-    return np.asarray((sizes > PARTNERS + 1)[buckets])
+    ordered, apart = np.sort(keys), PARTNERS + 1
+    return np.isin(keys, distinct(ordered[apart:][ordered[apart:] == ordered[:-apart]]))
 
 
 def _of_bands(alike: Alike, crowded: NDArray[np.bool_], some: Sequence[int]) -> tuple[Numbers, NDArray[np.bool_]]:
