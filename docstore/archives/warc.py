@@ -387,7 +387,7 @@ class RecordReader:
         if inside is not None:
             return self._ends_early(header, inside, offset)
         if source.broken is None:
-            entry, is_whole = self._built(header, source.peek(header.length), offset, overlong=True)
+            entry, is_whole = self._built(header, source.peek(header.length), offset)
             if is_whole:
                 source.seek(source.buffer_end())
                 return entry
@@ -417,7 +417,7 @@ class RecordReader:
         """The next record begins inside the declared length: go there, and accept this one if HTTP says it is whole."""
         block_bytes = inside - self._source.tell()
         block = self._source.take(block_bytes)
-        entry, is_whole = self._built(header, block, offset, overlong=True)
+        entry, is_whole = self._built(header, block, offset)
         self._source.seek(inside)
         if is_whole:
             return entry
@@ -461,23 +461,19 @@ class RecordReader:
 
     # --- entries
 
-    def _built(
-        self, header: _Header, block: bytes, offset: int, *, overlong: bool = False
-    ) -> tuple[Entry, bool | None]:
+    def _built(self, header: _Header, block: bytes, offset: int) -> tuple[Entry, bool | None]:
         """As `_entry`; an exception becomes a damaged or salvaged entry."""
         if header.skipped:
             return SkippedEntry(header.skipped, offset), None
         try:
-            return self._entry(header, block, offset, overlong=overlong)
+            return self._entry(header, block, offset)
         except Refused as refused:
             return self._salvaged(header, block, offset, str(refused)), False
         except Exception as error:
             # One record with an unforeseen error must not stop the run.
             return DamagedEntry(offset, f"record cannot be read ({type(error).__name__}: {error})"), False
 
-    def _entry(
-        self, header: _Header, block: bytes, offset: int, *, overlong: bool = False, cut: str = ""
-    ) -> tuple[Entry, bool | None]:
+    def _entry(self, header: _Header, block: bytes, offset: int, *, cut: str = "") -> tuple[Entry, bool | None]:
         """The entry of a block, and whether HTTP confirms its length; None if HTTP gives no length.
 
         A response of http or https without a status line is a body alone, as an HTTP/0.9 server sends it.  Blocks of
@@ -485,7 +481,6 @@ class RecordReader:
 
         Args:
             header, block, offset: of the record.
-            overlong: white space after the record may be part of the block.
             cut: why the block is not whole; the readable part of a page is then given and marked.
         Raises:
             Refused: the block cannot be read.
@@ -512,7 +507,7 @@ class RecordReader:
                 return SkippedEntry("empty response", offset), None
             if has_status_line(block):
                 status, headers, body, is_whole, short = parse_message(
-                    block, truncated=bool(truncated), overlong=overlong, limit_bytes=self._body_limit_bytes
+                    block, truncated=bool(truncated), limit_bytes=self._body_limit_bytes
                 )
                 flaw = cut or short
         check_length(body, self._body_limit_bytes)
