@@ -22,7 +22,7 @@ from docstore.archives.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
 from docstore.archives.source import GZIP_MAGIC, ZSTD_MAGIC, zlib
 from docstore.model.types import Headers
 
-_STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r?\n|$)", re.IGNORECASE)
+_STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r*\n|$)", re.IGNORECASE)
 _ANY_STATUS_LINE = re.compile(rb"HTTP/\d", re.IGNORECASE)
 _EMPTY_LINES = re.compile(rb"(?:\r?\n){0,8}")
 """What some servers send before the status line; RFC 9112 (2.2) asks a reader to skip it."""
@@ -30,6 +30,7 @@ _INTERIM_LIMIT = 64
 _CONNECTED = re.compile(rb"\S+[ \t]+200[ \t]+[^\r\n]*\bestablished", re.IGNORECASE)
 """The status line with which a proxy answers CONNECT, before the answer of the server itself."""
 _HEADER_END = re.compile(rb"\n[ \t\r]*\n")
+_LINE_END = re.compile(rb"\r+\n")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?(\r?\n)")
 _ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
 _STEP_BYTES = 1 << 20
@@ -80,6 +81,7 @@ def parse_fields(head: bytes) -> list[tuple[str, str]]:
     Args:
         head: from the first line through the empty one.
     """
+    head = _LINE_END.sub(b"\r\n", head) if b"\r\r\n" in head else head
     text = head.decode("latin-1")
     lines = text.split("\r\n")
     cuts = len(lines) - 1

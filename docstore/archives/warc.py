@@ -61,9 +61,13 @@ CUT = "unspecified"
 RECORDED_DIGEST = ORIGINAL_PREFIX + "WARC-Payload-Digest"
 """Header of an exported record: the payload digest that the crawler recorded, if the written one differs."""
 
-WARC_START = re.compile(rb"^WARC/\d[^\r\n]{0,20}\r?$", re.MULTILINE | re.IGNORECASE)
+WARC_START = re.compile(
+    rb"^WARC/\d[^\r\n]{0,20}\r{0,2}$|WARC/(?:0\.1[78]|1\.[01])\r{0,2}\n[A-Z]", re.MULTILINE | re.IGNORECASE
+)
+"""A line, or a version with a header after it anywhere: some writers leave a byte or two before a record."""
 ARC_START = re.compile(
-    rb"^[A-Za-z][A-Za-z0-9+.-]*:[^\r\n]{1,65536} [0-9A-Fa-f.:-]+ \d{8,17} (?:[^ \r\n]* ){0,8}\d+[ \t]*\r?$",
+    rb"(?:^[A-Za-z][A-Za-z0-9+.-]*:[^\r\n]{1,65536}|https?://[^ \r\n]{1,4096}) "
+    rb"[0-9A-Fa-f.:-]+ \d{8,17} (?:[^ \r\n]* ){0,8}\d+[ \t]*\r{0,2}$",
     re.MULTILINE,
 )
 _HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
@@ -71,6 +75,12 @@ _HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
 _EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n\Z")
 _LINE_END = re.compile(rb"\n")
 _RECORD_END = b"\r\n\r\n"
+_STRAY_BYTES = 16
+"""Bytes that may lie between the end of a record and the next one without making its length doubtful."""
+_STRAY_SCHEME = re.compile(r"\A[A-Za-z0-9]{1,2}(?=https?://)")
+"""Letters before the first line of a record of ARC, which would be read as a part of its scheme."""
+_STRAY = re.compile(rb"[\0\xff]{1,16}")
+"""With which no page ends, so that they do not belong to the record before them."""
 _BLANK_END = re.compile(rb"(?:\r?\n){0,2}\Z")
 """The two line ends between a record and the next one."""
 _KNOWN_VERSION = re.compile(rb"WARC/(?:0\.1[78]|1\.[01])", re.IGNORECASE)
@@ -85,7 +95,7 @@ _DATE = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d{2,3})(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?)?)?)?\s*(?:Z|([+-])(\d\d):?(\d\d))?"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ARC_LINE = re.compile(rb"(\S.*?) ([0-9A-Fa-f.:-]+) (\d{8,17}) ?(.*?) ?(\d+)[ \t]*\r?\n")
+_ARC_LINE = re.compile(rb"(\S.*?) ([0-9A-Fa-f.:-]+) (\d{8,17}) ?(.*?) ?(\d+)[ \t]*\r*\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +166,7 @@ class RecordReader:
             self._agrees, self._is_unconfirmed = None, True
             place = source.place(self._begin)
             if not source.match(self._start, look_bytes=self._look_bytes):
-                shown = source.peek(_SHOWN_BYTES)
-                source.skip_to_start(self._start)
-                reason = f"expected a record, found {_line(shown)}{place}"
+                reason = f"expected a record, found {self._skipped()}{place}"
                 if source.broken and source.at_end() and source.broken.member_offset == offset:
                     reason = f"{source.broken.reason}: {reason}"
                     source.recover()
@@ -245,6 +253,7 @@ class RecordReader:
         if matched is None:
             raise Refused("ARC header line without end or without a length")
         url, ip, date, middle, length = (decoded(part) for part in matched.groups())
+        url = _STRAY_SCHEME.sub("", url)
         scheme = url.partition(":")[0].lower()
         if scheme == "filedesc":
             self._arc_version = 2 if self._source.peek(2).startswith(b"2 ") else 1
@@ -269,7 +278,7 @@ class RecordReader:
             return self._skip_long(header, offset)
         end = block_start + header.length
         whole = source.need(header.length)
-        if source.compressed:
+        if source.compressed and not (whole and self._is_followed(end)):
             for member in source.member_starts(block_start, min(end, source.buffer_end())):
                 if source.match(self._start, member, self._look_bytes):
                     return self._ends_early(header, member, offset)
@@ -323,12 +332,15 @@ class RecordReader:
             source.skip_blank(_BLANK_LIMIT_BYTES)
             return replace(entry, is_repaired=True) if isinstance(entry, PageEntry) else entry
         source.seek(after)
-        shown = source.peek(_SHOWN_BYTES)
+        reason = f"record of {header.length} bytes is not followed by a record but by {self._skipped()}"
+        return DamagedEntry(offset, f"{reason}: its length is wrong")
+
+    def _skipped(self) -> str:
+        """Skip to the next record; the first bytes of what is skipped, and its length."""
+        source = self._source
+        begin, shown = source.tell(), source.peek(_SHOWN_BYTES)
         source.skip_to_start(self._start)
-        return DamagedEntry(
-            offset,
-            f"record of {header.length} bytes is not followed by a record but by {_line(shown)}: its length is wrong",
-        )
+        return f"{_line(shown)} ({source.tell() - begin} bytes are skipped)"
 
     def _longer_end(self, header: _Header, block: bytes, block_start: int) -> int | None:
         """Where a block ends whose declared length is too small; None if nothing in the file shows it.
@@ -354,6 +366,8 @@ class RecordReader:
         if source.broken or source.available() > self._body_limit_bytes:
             return None
         end = following[0] if following else source.buffer_end()
+        if _STRAY.fullmatch(source.peek(end - block_start)[len(block) :].strip()):
+            return None
         if source.find_start(self._start, declared_end, end) is not None:
             return None
         return end - len(_BLANK_END.search(source.peek(end - block_start))[0])  # type: ignore[index]
@@ -378,7 +392,31 @@ class RecordReader:
             return True
         if source.member_starts(end - 1, source.tell() + 1) or source.peek(1).isspace():
             return True
-        return source.match(self._start, look_bytes=self._look_bytes)
+        return source.match(self._start, look_bytes=self._look_bytes) or self._is_stray(end)
+
+    def _is_stray(self, end: int) -> bool:
+        """Whether a few bytes that are no part of a record lie before the next one; the cursor stays before them."""
+        source = self._source
+        begin = source.tell()
+        source.seek(end)
+        is_after_end = source.peek(begin - end) == _RECORD_END
+        source.seek(begin)
+        zeros = _STRAY.match(source.peek(_STRAY_BYTES + 1))
+        most = _STRAY_BYTES if is_after_end else zeros.end() if zeros else 0
+        source.need(most + self._look_bytes)
+        if most and (source.available() <= most or source.member_starts(begin, begin + most + 1)):
+            return True
+        return most > 0 and source.find_start(self._start, begin, begin + most + 1) is not None
+
+    def _is_followed(self, end: int) -> bool:
+        """Whether a record follows at the end of a block, perhaps after white space; the cursor stays."""
+        source = self._source
+        begin = source.tell()
+        source.seek(end)
+        source.skip_blank(_BLANK_LIMIT_BYTES)
+        is_followed = source.match(self._start, look_bytes=self._look_bytes)
+        source.seek(begin)
+        return is_followed
 
     def _cut_off(self, header: _Header, offset: int) -> Entry:
         """The file ends, or is damaged, before the record does."""
