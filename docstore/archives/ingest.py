@@ -75,6 +75,7 @@ MOST_SIZES, SIZES_AT_ONCE = 1000, 16
 """Files on servers whose sizes are asked for, and requests for them at once."""
 _BASE = re.compile(r"https?://(?:[^\s/?#]+(?:/[^\s?#]*)?)?", re.IGNORECASE)
 
+_METHOD = re.compile(r"[A-Z]{1,20}")
 _NOT_MODIFIED_PROFILES = ("server-not-modified",)
 
 
@@ -105,6 +106,8 @@ class IngestOptions:
         later_micros: with `crawl`: what is added to the time of each of its pages.
         jobs: processes that read and analyse; each takes every `jobs`-th file, and the store takes some pages of each
             in turn.  The same files and the same `jobs` give the same order.
+        methods: whose answers are stored, too, such as ("POST",), each under the URL by which pywb asks for it
+            (`exchanges.with_method`); answers to all others but GET are skipped.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -122,6 +125,7 @@ class IngestOptions:
     windows_names: bool = False
     later_micros: int = 0
     jobs: int = 1
+    methods: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +236,8 @@ def ingest(
         )
     if options.crawl:
         checked_crawl(options.crawl)
+    if wrong := [name for name in options.methods if not _METHOD.fullmatch(name)]:
+        raise InvalidArgument(f"methods are names such as POST, in capitals, not {wrong[0]!r:.100}")
     if options.max_body_bytes < 1:
         raise InvalidArgument(f"max_body_bytes must be at least 1, not {options.max_body_bytes}")
     if options.keep_encoded and RECORDED_FAMILY not in {family.name for family in store.schema.families}:
@@ -291,7 +297,12 @@ class _Run:
         base = options.base if not options.base or options.base.endswith("/") else options.base + "/"
         mirror = (str(sources[0]), base) if base else None
         self.read_options = ReadOptions(
-            options.max_body_bytes, options.keep_truncated, options.keep_encoded, mirror, options.windows_names
+            options.max_body_bytes,
+            options.keep_truncated,
+            options.keep_encoded,
+            mirror,
+            options.windows_names,
+            tuple(options.methods),
         )
         self.sources: Sequence[str | IO[bytes]] = list(self._files(sources))
         self.report.files = len(self.sources)

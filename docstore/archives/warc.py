@@ -24,6 +24,7 @@ import msgpack
 from blake3 import blake3
 
 from docstore.archives.entries import (
+    AHEAD_BYTES,
     HEADER_LIMIT_BYTES,
     DamagedEntry,
     Entry,
@@ -32,6 +33,7 @@ from docstore.archives.entries import (
     ReadOptions,
     Recorded,
     RecordedEntry,
+    RequestEntry,
     RevisitEntry,
     SkippedEntry,
 )
@@ -88,6 +90,14 @@ _NO_PAGES = frozenset({"warcinfo", "request", "metadata", "conversion", "continu
 _PAGES = frozenset({"response", "resource", "revisit"})
 CONVERTED = "conversion"
 """A record of another form of a page.  Of text, before any page of its file, it is a page: so WET files are read."""
+_REQUEST = re.compile(rb"WARC/1[^\n]*\n(?:[^\r\n]+\r?\n){0,20}?WARC-Type:[ \t]*request", re.IGNORECASE)
+_REQUEST_HEAD_BYTES = 4096
+LONGEST_REQUEST_BYTES = 1 << 20
+"""Of a longer request only the method is read."""
+_REQUEST_LINE = re.compile(rb"([A-Za-z]{1,20}) \S")
+_CONTENT_RANGE = re.compile(r"bytes[ =]+0-(\d+)/(\d+)", re.IGNORECASE)
+PART = "part"
+"""The reason why an answer with status 206 is no page, unless it has all of the body."""
 _KEPT = frozenset({"request", "metadata", "conversion"})
 """Types that are not pages and that `keep_encoded` keeps, next to those that are."""
 _LOOKED_UP = frozenset({"dns", "whois", "ntp", "filedesc"})
@@ -118,6 +128,10 @@ class _Header:
     def url(self) -> str:
         return _bare(self.get("warc-target-uri"))
 
+    @property
+    def concurrent_to(self) -> tuple[str, ...]:
+        return tuple(self.get("warc-concurrent-to").split())
+
 
 class RecordReader:
     """Reads the records of one file.
@@ -134,6 +148,7 @@ class RecordReader:
     def __init__(self, source: Source, options: ReadOptions = ReadOptions(), *, is_arc: bool = False) -> None:
         self._source = source
         self._body_limit_bytes, self._salvage, self._keeps_encoded, *_ = options
+        self._methods = options.methods
         self._is_arc = is_arc
         self._arc_version = 1
         self._start, self._look_bytes = (ARC_START, 70_000) if is_arc else (WARC_START, 64)
@@ -145,8 +160,9 @@ class RecordReader:
         self._begin = self._member = -1
         self._agrees: bool | None = None
         self._is_unconfirmed = True
+        self._requests: list[RequestEntry] = []
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[Entry | RequestEntry]:
         """Every record of the file, in order, and every range of bytes that is not a record."""
         source = self._source
         while True:
@@ -175,7 +191,10 @@ class RecordReader:
             entry = self._checked(self._record(offset), place)
             if place and isinstance(entry, DamagedEntry):
                 entry = replace(entry, reason=entry.reason + place)
-            yield entry
+            if isinstance(entry, PageEntry) and len(entry.page.body) > AHEAD_BYTES:
+                source.skip_blank()
+                entry = replace(entry, precedes_request=_REQUEST.match(source.peek(_REQUEST_HEAD_BYTES)) is not None)
+            yield self._requests.pop()._replace(entry=entry) if self._requests else entry
             del entry  # frees a long page before the next one is read
 
     def _checked(self, entry: Entry, place: str) -> Entry:
@@ -228,7 +247,10 @@ class RecordReader:
         version = head[: head.index(b"\n")].strip()
         if not _KNOWN_VERSION.fullmatch(version):
             raise Refused(f"unknown WARC version: {version!r}")
-        fields = {name.lower(): value for name, value in reversed(parse_fields(head))}
+        named = parse_fields(head)
+        fields = {name.lower(): value for name, value in reversed(named)}
+        if "warc-concurrent-to" in fields:  # the one field that may come several times
+            fields["warc-concurrent-to"] = " ".join(one for name, one in named if name.lower() == "warc-concurrent-to")
         length = fields.get("content-length", "")
         if not length.isascii() or not length.isdigit():
             raise Refused("record without a Content-Length" + (f": {length!r}" if length else ""))
@@ -294,6 +316,10 @@ class RecordReader:
             source.recover()
             return entry
         after = source.tell()
+        if header.skipped == "request":
+            source.seek(block_start)
+            self._requests = [self._request_entry(header)]
+            source.seek(after)
         if header.skipped and confirmed and not (self._keeps_encoded and header.skipped in _KEPT):
             return SkippedEntry(header.skipped, offset)
         source.seek(block_start)
@@ -341,6 +367,16 @@ class RecordReader:
         begin, shown = source.tell(), source.peek(_SHOWN_BYTES)
         source.skip_to_start(self._start)
         return f"{_line(shown)} ({source.tell() - begin} bytes are skipped)"
+
+    def _request_entry(self, header: _Header) -> RequestEntry:
+        """The request at the cursor, for its answer."""
+        matched = _REQUEST_LINE.match(self._source.peek(_SHOWN_BYTES))
+        method = matched[1].decode().upper() if matched else ""
+        is_wanted = method in self._methods and method in ("POST", "PUT") and header.length <= LONGEST_REQUEST_BYTES
+        block = self._source.peek(header.length) if is_wanted else b""
+        fetched_at, record_id = parse_date(header.get("warc-date")), header.get("warc-record-id")
+        skipped = SkippedEntry(header.skipped, 0)
+        return RequestEntry(skipped, header.url, fetched_at, record_id, header.concurrent_to, method, block)
 
     def _longer_end(self, header: _Header, block: bytes, block_start: int) -> int | None:
         """Where a block ends whose declared length is too small; None if nothing in the file shows it.
@@ -548,6 +584,8 @@ class RecordReader:
                     block, truncated=bool(truncated), limit_bytes=self._body_limit_bytes
                 )
                 flaw = cut or short
+                if is_part(status, headers):
+                    return SkippedEntry(PART, offset), is_whole
         check_length(body, self._body_limit_bytes)
         if cut and not body:
             raise Refused(cut)
@@ -558,15 +596,26 @@ class RecordReader:
             headers += ((IDENTIFIED_HEADER, identified),)
         ip, docno = header.get("warc-ip-address"), header.get("warc-trec-id")
         page = Page(url, body, status, headers, fetched_at, ip, _payload_digest(header), docno)
-        return PageEntry(page, kind, offset, header.get("warc-record-id"), flaw), is_whole
+        record_id, concurrent_to = header.get("warc-record-id"), header.concurrent_to
+        return PageEntry(page, kind, offset, record_id, flaw, concurrent_to=concurrent_to), is_whole
 
 
-def _revisit(header: _Header, fetched_at: int, block: bytes, offset: int) -> RevisitEntry:
+def is_part(status: int, headers: Headers) -> bool:
+    """Whether an answer has only a part of the body."""
+    if status != 206:
+        return False
+    matched = _CONTENT_RANGE.fullmatch((header_of(headers, "content-range") or "").strip())
+    return matched is None or int(matched[1]) + 1 != int(matched[2])
+
+
+def _revisit(header: _Header, fetched_at: int, block: bytes, offset: int) -> Entry:
     status = 0
     headers: Headers = ()
     if has_status_line(block):
         status, received, _ = parse_head(block)
         headers = as_received(received)
+    if is_part(status, headers):
+        return SkippedEntry(PART, offset)
     return RevisitEntry(
         header.url,
         fetched_at,
@@ -579,6 +628,8 @@ def _revisit(header: _Header, fetched_at: int, block: bytes, offset: int) -> Rev
         offset,
         header.get("warc-ip-address"),
         header.get("warc-trec-id"),
+        record_id=header.get("warc-record-id"),
+        concurrent_to=header.concurrent_to,
     )
 
 
@@ -600,6 +651,13 @@ def _recorded(header: _Header, head: bytes, block: bytes, body: bytes = b"") -> 
         name, block = blake3(body).digest(_BODY_NAME_BYTES), block[: len(block) - len(body)]
     value: bytes = msgpack.packb((head, block, name))
     return Recorded(f"{header.get('warc-type').lower()} {blake3(value).hexdigest(8)}".encode(), value)
+
+
+def as_answer(recorded: Recorded, body: bytes = b"") -> Recorded:
+    """A response that is no page, with the body that was left out of its record, as a cell that stands for no page."""
+    head, block, name = msgpack.unpackb(recorded.value)
+    value: bytes = msgpack.packb((head, block + body if name else block, b""))
+    return Recorded(f"answer {blake3(value).hexdigest(8)}".encode(), value)
 
 
 def parse_recorded(value: bytes, body: bytes) -> tuple[bytes, bytes] | None:
@@ -625,10 +683,12 @@ def _with_record(entry: Entry, header: _Header, block: bytes) -> Entry:
         return replace(entry, recorded=_recorded(header, head, block, entry.page.body)) if head else entry
     if isinstance(entry, RevisitEntry):
         return replace(entry, recorded=_recorded(header, header.raw, block))
-    if isinstance(entry, SkippedEntry) and header.skipped in _KEPT:
+    if isinstance(entry, SkippedEntry) and header.raw and (header.skipped in _KEPT or entry.reason == PART):
         fetched_at = parse_date(header.get("warc-date"))
         if header.url and fetched_at is not None:
-            return RecordedEntry(header.url, fetched_at, _recorded(header, header.raw, block), entry.offset)
+            recorded = _recorded(header, header.raw, block)
+            recorded = as_answer(recorded) if entry.reason == PART else recorded
+            return RecordedEntry(header.url, fetched_at, recorded, entry.offset)
     return entry
 
 
