@@ -15,6 +15,7 @@ import base64
 import hashlib
 import re
 import uuid
+from calendar import monthrange
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -749,8 +750,8 @@ def decoded(raw: bytes) -> str:
 def parse_date(text: str) -> int | None:
     """Microseconds since 1970 of a W3C date, to the millisecond; None if it is invalid or before 1970.
 
-    A day of three digits is the day of the year, as in the WARC files of ClueWeb09 (2008-10-294).  Also read are 14
-    digits, YYYYMMDDhhmmss.
+    A day of three digits, and one that the month does not have, is the day of the year, as in the WARC files of ClueWeb09
+    (2008-10-294, 2009-03-65), if it lies in that month.  Also read are 14 digits, YYYYMMDDhhmmss.
     """
     if len(text) == 20 and text[4::3] == "--T::Z" and text[11:13] != "24":  # as nearly all dates are written
         try:
@@ -762,14 +763,25 @@ def parse_date(text: str) -> int | None:
         return parse_date14(text.strip()) if len(text.strip()) == 14 else None  # as some converters from ARC write it
     year, month, day, hour, minute, second, fraction, sign, off_hours, off_minutes = matched.groups()
     millis = int((fraction or "0").ljust(3, "0")[:3])
-    if day and len(day) == 3:
-        moment = datetime(int(year), 1, 1, tzinfo=UTC) + timedelta(days=int(day) - 1)
-        month, day = str(moment.month), str(moment.day)
+    if day and (len(day) == 3 or int(day) > 28):
+        moment = _day_of_year(int(year), int(month), int(day), is_sure=len(day) == 3)
+        if moment is not None:
+            month, day = str(moment.month), str(moment.day)
+        elif len(day) == 3:
+            return None
     return _micros(
         (int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0)),
         millis,
         timedelta(hours=int(off_hours or 0), minutes=int(off_minutes or 0)) * (-1 if sign == "-" else 1),
     )
+
+
+def _day_of_year(year: int, month: int, day: int, *, is_sure: bool) -> datetime | None:
+    """The date of a day of the year in a month that does not have that day; None if it has, or the day is of another."""
+    if 1 <= month <= 12 and year and (is_sure or day > monthrange(year, month)[1]):
+        moment = datetime(year, 1, 1, tzinfo=UTC) + timedelta(days=day - 1)
+        return moment if moment.month == month else None
+    return None
 
 
 def parse_date14(text: str) -> int | None:
