@@ -11,10 +11,11 @@ import email.utils
 import re
 from collections.abc import Iterator
 
+from docstore.archives.dates import parse_date, parse_date14
 from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions
 from docstore.archives.http import Refused, has_status_line, parse_head
 from docstore.archives.source import Source
-from docstore.archives.warc import CUT, TRUNCATED_HEADER, decoded, parse_date, parse_date14
+from docstore.archives.warc import CUT, TRUNCATED_HEADER, decoded
 from docstore.model.types import Headers, Page, header_of
 
 _DOC = re.compile(rb"[ \t]*<DOC>", re.IGNORECASE)

@@ -22,10 +22,10 @@ from warc_records import DATE, HTML, MICROS, message, numbered, packings, page, 
 
 from docstore.archives import entries as limits
 from docstore.archives import source
+from docstore.archives.dates import parse_date, parse_date14
 from docstore.archives.entries import DamagedEntry, PageEntry, ReadOptions, RevisitEntry, SkippedEntry
 from docstore.archives.http import parse_fields
 from docstore.archives.reader import detect, read
-from docstore.archives.warc import parse_date, parse_date14
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Page
 
