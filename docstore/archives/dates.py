@@ -42,7 +42,7 @@ def parse_date(text: str) -> int | None:
 
 
 def _day_of_year(year: int, month: int, day: int, *, is_sure: bool) -> datetime | None:
-    """The date of a day of the year in a month that does not have that day; None if it has, or the day is of another."""
+    """The date of a day that the stated month does not have, if it is the day of the year in that month; else None."""
     if 1 <= month <= 12 and year and (is_sure or day > monthrange(year, month)[1]):
         moment = datetime(year, 1, 1, tzinfo=UTC) + timedelta(days=day - 1)
         return moment if moment.month == month else None

@@ -101,6 +101,8 @@ class RevisitEntry:
         offset: as in `PageEntry`.
         ip, docno: as in `Page`.
         recorded, record_id, concurrent_to: as in `PageEntry`.
+        refers_to: id of the earlier record, or "".
+        container: file that has the earlier record, or "".
     """
 
     url: str
@@ -117,6 +119,8 @@ class RevisitEntry:
     recorded: Recorded | None = None
     record_id: str = ""
     concurrent_to: tuple[str, ...] = ()
+    refers_to: str = ""
+    container: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from warcio.warcwriter import WARCWriter
 from docstore.archives.entries import Recorded
 from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, NOT_MODIFIED, ORIGINAL_PREFIX, parse_fields
 from docstore.archives.selection import Selection, captures, lang_of, notes_of, visit_headers
-from docstore.archives.warc import RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
+from docstore.archives.warc import CONTAINER_HEADER, RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
 from docstore.model.capture import BODY, IDENTIFIED_HEADER, decode_note
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key
@@ -340,6 +340,8 @@ class WarcExport(PageExport):
         """URL and date of the last page that was written as it was recorded.  A 304 of that URL confirms this page."""
         self._software = software
         self._began = False
+        self.required: dict[str, None] = {}
+        """Files that kept revisits say to have their originals, in order."""
 
     def write(self, exported: ExportPage, /) -> None:
         """Append one page; the first call writes a warcinfo record before it."""
@@ -411,6 +413,8 @@ class WarcExport(PageExport):
             if recorded.kind in _PAGE_KINDS:
                 fields = {name.lower(): value for name, value in parse_fields(head)}
                 self._index(page, recorded.kind.decode(), fields.get("warc-payload-digest", ""), start)
+                if container := fields.get(CONTAINER_HEADER.lower()):
+                    self.required[container.removeprefix("file://")] = None
                 if recorded.kind != b"revisit":
                     self._last = page.url, date
                     if block.endswith(page.body):

@@ -59,6 +59,8 @@ _BLANK_LIMIT_BYTES = 1 << 16
 
 TRUNCATED_HEADER = "WARC-Truncated"
 """Stored with a page's headers: why the crawler stopped before the end."""
+CONTAINER_HEADER = "WARC-Refers-To-Container"
+"""Of a revisit: the file that has the record to which it refers, such as ``file://first.wacz``."""
 CUT = "unspecified"
 """The value of `TRUNCATED_HEADER` for a page that we truncate, because its record is truncated or damaged."""
 RECORDED_DIGEST = ORIGINAL_PREFIX + "WARC-Payload-Digest"
@@ -627,6 +629,8 @@ def _revisit(header: _Header, fetched_at: int, block: bytes, offset: int) -> Ent
         header.get("warc-trec-id"),
         record_id=header.get("warc-record-id"),
         concurrent_to=header.concurrent_to,
+        refers_to=header.get("warc-refers-to"),
+        container=header.get(CONTAINER_HEADER.lower()),
     )
 
 
