@@ -544,7 +544,9 @@ class DocumentStore:
     def validators(self, url: str) -> dict[str, str | int] | None:
         """What a conditional request sends: `etag`, `last_modified`, `last_visit`; None for an unknown page.
 
-        A page with an unreadable body gets `last_visit` only: a 304 would not repair it.
+        They are those of the last fetch, or of a later 304.  A page with an unreadable body gets `last_visit` only: a 304
+        would not repair it.  A rejected page has some while the page that it copies is what its URL shows; else None, so
+        that it is fetched.
         """
         self._check_open()
         return self._reader.validators(keys.row_key(url))

@@ -523,13 +523,17 @@ def page_of(response: Response, error_statuses: frozenset[int], *, from_cache: b
     if "dataloss" in response.flags or "partial" in response.flags:
         return "cut_short"  # the store would see a changed page
     if NOT_MODIFIED in response.flags:
-        return Page(response.url, b"", 304, (), now_micros())
+        return Page(response.url, b"", 304, tuple(filter(_is_validator, headers_of(response))), now_micros())
     if CACHED in response.flags and not from_cache:
         return "cached"
     if response.status >= 400 and response.status not in error_statuses:
         return "status"  # errors of a site that is down for an hour must not replace its pages
     at = _sent_at(response) if from_cache else now_micros()
     return Page(response.url, response.body, response.status, headers_of(response), at)
+
+
+def _is_validator(header: tuple[str, str]) -> bool:
+    return header[0].lower() in ("etag", "last-modified")
 
 
 def redirect_target(response: Response) -> str:

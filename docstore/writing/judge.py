@@ -44,7 +44,17 @@ from docstore.model.format import (
     TIMESTAMP_MAX,
 )
 from docstore.model.keys import same_host
-from docstore.model.types import Cell, DeleteCells, Mutation, Policy, Previous, RowMutations, SetCell, VerdictKind
+from docstore.model.types import (
+    Cell,
+    DeleteCells,
+    Headers,
+    Mutation,
+    Policy,
+    Previous,
+    RowMutations,
+    SetCell,
+    VerdictKind,
+)
 from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache
@@ -58,6 +68,8 @@ from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
 BATCH_ANCHORS = 20_000
 """A batch with so many anchors is committed before its next pages, because they are in memory."""
+LONGEST_VALIDATOR = 200
+"""Characters of an ETag that a rejected page keeps; servers write 10 to 70."""
 MOST_PROBES = 8
 """Milliseconds that are looked up one by one; after that, runs of taken milliseconds are read at once."""
 
@@ -201,6 +213,11 @@ class View:
         if not pending and row_key in self.pages.batch.absent:
             return None
         return self._table.newest_capture(row_key, timestamp, pending)
+
+    def last_fetch(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
+        """The newest page or rejected capture of a row before a time."""
+        captures = self._table.captures(row_key, timestamp, self.pages.batch.records(row_key))
+        return next((one for one in captures if one.kind != CAPTURE_NOT_MODIFIED), None)
 
     def next_time(self, row_key: bytes, timestamp: int, checksum: bytes) -> int:
         """The first time, from this one on, that is free or has this checksum; the caller verifies it."""
@@ -397,7 +414,11 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
 
 
 def _judge_visit(page: Prepared, view: View) -> Write:
-    """Judge a visit without a body (304): it confirms the page before it, and gets that page's verdict."""
+    """Judge a visit without a body (304): it confirms the page before it, and gets that page's verdict.
+
+    A visit after a rejected fetch confirms no page: it has the checksum of what was rejected, so that it shows no
+    older version again.
+    """
     timestamp, row_key = page.timestamp, page.row_key
     taken = view.record(row_key, timestamp)
     while taken is not None and taken.kind != CAPTURE_NOT_MODIFIED:  # a page has the same time
@@ -414,6 +435,12 @@ def _judge_visit(page: Prepared, view: View) -> Write:
         return _already_stored(page, timestamp, verdict)
     columns = {capture.VISIT: encode_inline(capture.encode_visit(page.page.status, page.page.headers))}
     confirms, body_name = 0, b""
+    last = view.last_fetch(row_key, timestamp)
+    if last is not None and last.kind == CAPTURE_REJECTED:
+        rejected = view.verdict_of(row_key, last)
+        verdict = _NOT_MODIFIED if rejected is None else not_modified(rejected)._replace(stored=capture.STORED_VISIT)
+        before, body_name = None, last.body_name
+        columns |= {column: last.columns[column] for column in (capture.CHECKSUM,) if column in last.columns}
     if before is not None:
         confirms, body_name = before.source, before.body_name
         if capture.CHECKSUM in before.columns:
@@ -441,12 +468,24 @@ def _record(
         columns = {
             column: value for column, value in columns.items() if column[0] == family or column == capture.CHECKSUM
         }
+    if kind == CAPTURE_REJECTED:
+        columns |= validator_columns(page.page.headers)
     columns[capture.VERDICT] = encode_inline(capture.encode_verdict(verdict))
     if page.page.crawl:
         columns[capture.CRAWL] = encode_inline(page.page.crawl.encode())
     confirms = before.source if before is not None and kind == CAPTURE_CONFIRMED else 0
     body_name = b"" if decides_alone(page.analysis.body_checksum) else value_name(page.page.body)
     return CaptureRecord(timestamp, kind, columns, now, confirms, body_name)
+
+
+def validator_columns(headers: Headers) -> dict[Column, bytes]:
+    """Of the headers of a rejected page, those with which it is asked for again."""
+    kept = [
+        (name, value)
+        for name, value in headers
+        if name.lower() in ("etag", "last-modified") and len(value) <= LONGEST_VALIDATOR
+    ]
+    return {capture.HEADERS: encode_inline(capture.encode_headers(tuple(kept)))} if kept else {}
 
 
 def stored_as(page: Prepared, verdict: StoredVerdict, policy: Policy, view: View) -> str:

@@ -175,6 +175,16 @@ def test_the_files_that_have_the_originals_are_named_and_kept(tmp_path: Path) ->
         assert "relation" not in json.loads(opened.read("datapackage.json"))
 
 
+def test_a_new_validator_of_a_304_is_kept(tmp_path: Path) -> None:
+    head = b'HTTP/1.1 304 Not Modified\r\nETag: "two"\r\n\r\n'
+    visited = record(A, 1, WARC_Profile="http://netpreserve.org/warc/1.0/revisit/server-not-modified")
+    old = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
+    raw = visited.replace(old, head).replace(b"Content-Length: %d" % len(old), b"Content-Length: %d" % len(head))
+    archive = Archive(tmp_path)
+    assert archive.take(record(A, 0, PAGES["page"]) + raw).errors == []
+    assert archive.store.validators(A) == {"etag": '"two"', "last_modified": "", "last_visit": T0 + DAY}
+
+
 @pytest.mark.parametrize("hidden", ["captures", "bodies"])
 def test_the_revisit_of_a_hidden_capture_has_its_body(tmp_path: Path, hidden: str) -> None:
     raw = (
