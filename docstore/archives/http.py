@@ -13,9 +13,10 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from http import HTTPStatus
 from typing import Any, TypeAlias
 
-import brotli
+import _brotli as brotli  # what the module `brotli` of Brotli is made of: brotlipy, which pywb needs, hides that one
 import zstandard
 
 from docstore.archives.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
@@ -51,11 +52,14 @@ _Decoded: TypeAlias = tuple[bytes, str]
 _Decoder: TypeAlias = Callable[[bytes, bool, int], _Decoded]
 
 NOT_MODIFIED = 304
+_STATUSES = frozenset(map(int, HTTPStatus))
 PLAIN_TEXT: Headers = (("Content-Type", "text/plain; charset=utf-8"),)
 """Headers of a page whose file has its text alone."""
 ENCODING_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 """Headers that say how a body was sent.  An export has it decoded, so it renames those that do not match."""
 ORIGINAL_PREFIX = "X-Docstore-Original-"
+STATUS_LINE_HEADER = "X-Docstore-Status-Line"
+"""Of a document of TREC Web: its status line, if that is not the usual one of its status."""
 ADDED_HEADER = "X-Docstore-Added"
 """Names the header that the export added, which is the next line."""
 
@@ -103,6 +107,12 @@ def _parser() -> Any:
     from warcio.statusandheaders import StatusAndHeadersParser
 
     return StatusAndHeadersParser([], verify=False)
+
+
+def usual_status_line(status: int) -> str:
+    """The status line that an export writes for a status."""
+    phrase = f" {HTTPStatus(status).phrase}" if status in _STATUSES else ""
+    return f"HTTP/1.1 {status:03d}{phrase}"
 
 
 def has_status_line(block: bytes) -> bool:

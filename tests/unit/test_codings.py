@@ -5,7 +5,11 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import brotli
 import pytest
@@ -154,3 +158,21 @@ def test_text_that_is_packed_again_and_again_is_refused() -> None:
         sent = gzip.compress(sent, mtime=0)
     with pytest.raises(Refused, match="packed more than 5 times"):
         parse_message(message(sent))
+
+
+def test_brotli_is_undone_where_brotlipy_hides_the_module(tmp_path: Path) -> None:
+    (tmp_path / "brotli").mkdir()
+    (tmp_path / "brotli" / "__init__.py").write_text("class Error(Exception): ...\n")  # it has neither `error` nor more
+    program = (
+        "import sys, brotli; sys.path.remove(sys.argv[1]); from docstore.archives.http import parse_message; "
+        "sys.stdout.buffer.write(parse_message(sys.stdin.buffer.read())[2])"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        input=message(BROTLI, CE + "br"),
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        check=False,
+    )
+    assert done.stdout == BODY, done.stderr.decode()
