@@ -62,7 +62,7 @@ _OTHER: Final = {
 
 
 class Mutant(NamedTuple):
-    """One change: `before` at a column of a line, counted from 1, becomes `after`; `nth` is its place among equal lines."""
+    """One change: `before` at a column of a line (from 1) becomes `after`; `nth` is its place among equal lines."""
 
     path: str
     line: int
