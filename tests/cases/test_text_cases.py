@@ -22,13 +22,14 @@ What stands before the first case tells what the file is about.  Lines between t
 - ``each``: any number of these: the case runs once with each of them in place of ``{each}`` in its parts.
 
 Parts that may follow the page, of which those given are compared: ``text`` (the main text), ``title``, ``description``,
-``keywords``, ``lang``, ``canonical``, ``charset``, ``headings``, ``links`` (address, " | ", anchor), ``markdown``,
+``keywords``, ``lang``, ``canonical``, ``headings``, ``links`` (address, " | ", anchor), ``markdown``, ``charset`` (the
+encoding, " | ", what says so), ``decoded`` (the source),
 ``blocks`` (for each block + or -, its score in hundredths, its text), ``why`` (for each block + or -, its causes), and
 ``kind`` (whether the body is read as HTML).  ``has`` and ``lacks`` list what the text must and must not hold, and
 ``same`` is a page with the same text.  Characters that cannot be printed are shown as Python writes them.
 
 Filler, in the page and in what comes out: ``{words SEED COUNT}`` is made-up words, ``{Words SEED COUNT}`` a sentence of
-them, ``{x COUNT}`` so many letters, ``{space COUNT}`` blanks, and ``{repeat COUNT}...{end}`` repeats what is between,
+them, ``{x COUNT}`` so many letters, ``{space COUNT}`` blanks, ``{file PATH}`` a file below `tests/`, and ``{repeat COUNT}...{end}`` repeats what is between,
 with ``{n}`` for the number of the repetition.
 """
 
@@ -51,7 +52,7 @@ URL = "https://site.example/docs/page"
 HTML = "text/html; charset=utf-8"
 HEADERS = ("bound", "rule", "type", "url", "bytes", "each")
 REPEAT = re.compile(r"\{repeat (\d+)\}((?:(?!\{repeat ).)*?)\{end\}", re.S)
-FILLER = re.compile(r"\{(words|Words) (\d+) (\d+)\}|\{(x|space) (\d+)\}")
+FILLER = re.compile(r"\{(words|Words) (\d+) (\d+)\}|\{(x|space) (\d+)\}|\{file ([\w./]+)\}")
 
 
 class Case(NamedTuple):
@@ -85,6 +86,8 @@ def expand(source: str, each: str = "") -> str:
     """A part with its filler."""
 
     def filler(match: re.Match[str]) -> str:
+        if match[6]:
+            return (FOLDER.parents[1] / match[6]).read_text("utf-8")
         if match[4]:
             return {"x": "x", "space": " "}[match[4]] * int(match[5])
         text = " ".join(words(int(match[2]), int(match[3])))
@@ -127,6 +130,8 @@ class Ran:
             "markdown": self._markdown,
             "blocks": lambda: "\n".join(self.shown_blocks()),
             "why": lambda: "\n".join(self._blocks(lambda text, because: "; ".join(because))),
+            "charset": lambda: " | ".join(docstore_native.charset_of(self.body, self.type)),
+            "decoded": lambda: docstore_native.decode(self.body, self.type)[1],
             "kind": lambda: "HTML" if docstore_native.is_html(self.body, self.type) else "no HTML",
         }
         made = outcomes[part]() if part in outcomes else str(getattr(self.analysis, part))
