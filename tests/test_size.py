@@ -36,7 +36,7 @@ CEILINGS = {
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
     "lines of Rust": 19_637,
-    "lines of tools/": 9_560,
+    "lines of tools/": 9_790,
 }
 
 

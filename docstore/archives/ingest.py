@@ -21,7 +21,7 @@ from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
-from docstore.archives.entries import BODY_LIMIT_BYTES, PageEntry, ReadOptions, Recorded, RevisitEntry
+from docstore.archives.entries import PageEntry, ReadOptions, Recorded, RevisitEntry
 from docstore.archives.folder import files_below
 from docstore.archives.locations import files_in, is_folder, is_url, size_of
 from docstore.archives.readahead import AnyPage, Place, Portion, ReadingJob, ReadingProcess, portions, warn_once
@@ -46,20 +46,11 @@ from docstore.model.capture import (
     STORED_VISIT,
     parse_digest,
 )
+from docstore.model.choices import BODY_LIMIT_BYTES, VerdictKind
 from docstore.model.errors import DocstoreError, InvalidArgument
 from docstore.model.keys import row_key, without_password
 from docstore.model.plain import Plain
-from docstore.model.types import (
-    GCPolicy,
-    Note,
-    Page,
-    Policy,
-    Previous,
-    PutResult,
-    SetCell,
-    VerdictKind,
-    checked_crawl,
-)
+from docstore.model.types import GCPolicy, Note, Page, Policy, Previous, PutResult, SetCell, checked_crawl
 from docstore.reading.documents import Document
 from docstore.storage.reports import Finding
 from docstore.store import DocumentStore

@@ -21,7 +21,6 @@ from docstore.model.capture import Column, Entry, PagePointer, StoredVerdict
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CAPTURE_ARRIVED,
-    CAPTURE_BODY_NAME,
     CAPTURE_CONFIRMS,
     CAPTURE_FIELDS,
     CAPTURE_NOT_MODIFIED,
@@ -486,7 +485,7 @@ class DocumentReader:
         shown = self._table.newest_capture(verdict.of_row_key)
         if original is None or shown is None or is_absent(original.columns.get(capture.BODY, b"")):
             return False
-        is_same = (shown.checksum, shown.body_name) == (original.checksum, original.body_name)
+        is_same = shown.checksum == original.checksum
         return is_same and shown.columns.get(capture.STATUS) == original.columns.get(capture.STATUS)
 
     def value(self, row_key: bytes, column: Column, timestamp: int) -> bytes | None:
@@ -665,7 +664,7 @@ def fields_shown(families: tuple[str, ...] | None) -> _Shown:
             fields[index] = absent
     fields_of = {**CAPTURE_FIELDS, CAPTURE_SHA1: capture.PAYLOAD_DIGEST}
     numbers = {number: columns.get(column) for number, column in fields_of.items()}
-    return _Shown(fields, columns, numbers | dict.fromkeys((CAPTURE_ARRIVED, CAPTURE_CONFIRMS, CAPTURE_BODY_NAME)))
+    return _Shown(fields, columns, numbers | dict.fromkeys((CAPTURE_ARRIVED, CAPTURE_CONFIRMS)))
 
 
 def assemble(found: LiveCapture, shown: _Shown, fetch_value: Callable[[bytes], bytes]) -> Capture:

@@ -14,8 +14,8 @@ from scrapy.responsetypes import responsetypes
 from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import DocstoreError, InvalidArgument
-from docstore.model.types import VerdictKind
 from docstore.reading.documents import rejection_of
 from docstore.scrapy.middleware import CACHED, NOT_MODIFIED, StoreMiddleware, now_micros
 from docstore.scrapy.options import acquire, options, release

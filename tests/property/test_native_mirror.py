@@ -55,17 +55,16 @@ class Reference(NamedTuple):
 
     extractor: str
     shingle_words: int
-    checksum: str = "blake3"
 
     def analyse(self, body: bytes, content_type: str | None, *, links: bool = False) -> Analysis:
         width, order = self.shingle_words, fingerprints.IN_ORDER
         if is_html(body, content_type):
             extract = page.extractor(self.extractor)
-            checksum = body_checksum(body, self.checksum)
+            checksum = body_checksum(body)
             found = analysis.analyse_html(body, checksum, content_type, extract, width, links=links)
             if found.word_count >= SHELL_WORDS or b"articleBody" not in body:
                 return found
-        other = Kernel(self.extractor, width, self.checksum).analyse(body, content_type, links=links)
+        other = Kernel(self.extractor, width).analyse(body, content_type, links=links)
         numbers = ("word_count", "text_checksum", "shingle_count", "simhash", "sketch", "band_keys", "fingerprints")
         none = {name: getattr(Analysis(True, b""), name) for name in (*numbers, "runs", "shingles")}
         return analysis.with_fingerprints(other._replace(**none), width, order)
@@ -512,13 +511,6 @@ def test_every_character_that_case_folding_changes_is_found_folded() -> None:
         if folded != chr(number):
             numbers = native.fingerprints(f"a abcd{chr(number)}".encode(), f"abcd{folded}")
             assert numbers is not None and numbers[-1], hex(number)
-
-
-def test_checksums_that_native_code_lacks_are_made_all_the_same() -> None:
-    for name in ("sha256", "crc32", "byte_sum", "blake3"):
-        one, other = Reference("visible", 5, name), Kernel(checksum=name)
-        for body in (b"", b"<p>tea", b"\x89PNG"):
-            assert not differences(one.analyse(body, "text/html"), other.analyse(body, "text/html"))
 
 
 def test_many_at_once_and_in_threads_are_analysed_as_one_by_one() -> None:

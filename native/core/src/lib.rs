@@ -13,6 +13,7 @@ pub mod charset;
 pub mod combined;
 pub mod evidence;
 pub mod explain;
+pub mod expressions;
 pub mod filter;
 pub mod flow;
 mod groups;

@@ -178,12 +178,16 @@ mod tests {
             decoded("&#65;&#x41&#0;&#xD800;&#128;&#x81;&#1;&#xFFFE;&#99999999999;", false),
             "AA\u{fffd}\u{fffd}\u{20ac}\u{81}\u{fffd}"
         );
+        assert_eq!(decoded(&format!("&#{};", "9".repeat(100_000)), false), "\u{fffd}");
+        assert_eq!(decoded(&format!("&#x{}41;", "0".repeat(100_000)), false), "A");
         assert_eq!(decoded("&ngE;&CounterClockwiseContourIntegral;", false), "\u{2267}\u{338}\u{2233}");
     }
 
     #[test]
     fn references_in_attributes_spare_query_strings() {
         assert_eq!(decoded("?a=1&copy=2&amp;b&lt;c&ltd&lt", true), "?a=1&copy=2&b<c&ltd<");
+        assert_eq!(decoded("?a=1&copy=2&amp=3&lt", true), "?a=1&copy=2&amp=3<");
+        assert_eq!(decoded("&ampx &amp;x &notit;", true), "&ampx &x &notit;");
     }
 
     #[test]

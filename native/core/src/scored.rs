@@ -839,3 +839,137 @@ fn steps(value: u64, steps: &[u64]) -> usize {
 fn weigh(page: &Outline, numbers: &[usize]) -> u64 {
     combined::weigh(&page.blocks, numbers)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::left_out::LeftOut;
+    use crate::names::Names;
+    use crate::tokens::{split, Tags};
+
+    const PROSE: &str = "The lamp burns for twelve hours on one filling and is light enough for long walks";
+
+    /// Read a page with the rule, and do something with its tags.
+    fn read<T>(source: &str, ask: impl FnOnce(&mut Scored, Kept, &mut Flow) -> T) -> T {
+        let (mut rule, mut tags, mut left_out) = (Scored::default(), Tags::default(), LeftOut::default());
+        split(source.as_bytes(), &mut tags, &mut Names::default());
+        ask(&mut rule, left_out.read(source.as_bytes(), &mut tags), &mut Flow::default())
+    }
+
+    /// A rule whose blocks are all of a page, with these scores.
+    fn with_scores(source: &str, scores: &[i32]) -> Scored {
+        read(source, |rule, kept, _| {
+            rule.combined.read(source.as_bytes(), kept, Reading::default());
+            rule.around.read(&rule.combined.page);
+            rule.find_first();
+            rule.scores = scores.to_vec();
+            assert_eq!(rule.combined.page.blocks.len(), scores.len());
+            std::mem::take(rule)
+        })
+    }
+
+    fn chosen(source: &str, scores: &[i32]) -> Vec<usize> {
+        let mut rule = with_scores(source, scores);
+        let bar = rule.best_bar();
+        rule.choose(bar)
+    }
+
+    #[test]
+    fn of_long_blocks_with_one_text_those_in_the_first_element_are_kept() {
+        let page = format!("<p>{PROSE}</p><p>short</p><div><p>{PROSE}</p><p>short</p></div><p>{PROSE}</p>");
+        assert_eq!(chosen(&page, &[100; 5]), [0, 1, 3, 4]);
+        assert_eq!(chosen(&page, &[-200, 60, 100, 60, 100]), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_block_of_forty_is_long_and_one_below_is_not() {
+        let page = |length: usize| format!("<p>{0}</p><div><p>{0}</p></div>", "x".repeat(length));
+        assert_eq!(chosen(&page(39), &[100; 2]), [0, 1]);
+        assert_eq!(chosen(&page(40), &[100; 2]), [0]);
+    }
+
+    #[test]
+    fn one_text_in_elements_of_one_kind_beside_each_other_is_kept() {
+        for (start, kept) in [
+            ("<section>", &[0, 1][..]),
+            ("<section data-x>", &[0, 1]),
+            ("<div>", &[0]),
+            ("<section class=desktop>", &[0]),
+        ] {
+            let page = format!("<main><section><p>{PROSE}</p></section>{start}<p>{PROSE}</p>");
+            assert_eq!(chosen(&page, &[100, 100]), kept, "{start}");
+        }
+        let apart = format!("<section><p>{PROSE}</p></section><main><section><p>{PROSE}</p>");
+        assert_eq!(chosen(&apart, &[100, 100]), [0]);
+    }
+
+    #[test]
+    fn the_bar_is_the_one_that_promises_the_greatest_f1() {
+        let page: String = (0..12).map(|number| format!("<p>{PROSE} {number:02}</p>")).collect();
+        let scores = |first: i32, count: usize, second: i32| -> Vec<i32> {
+            (0..12).map(|place| if place < count { first } else { second }).collect()
+        };
+        let bar = |scores: Vec<i32>| with_scores(&page, &scores).best_bar();
+        assert_eq!(bar(scores(-99, 12, 0)), -100);
+        assert_eq!(bar(scores(10, 1, -200)), -100, "the lowest of equals");
+        assert_eq!(bar(scores(300, 6, -80)), -50);
+        assert_eq!(bar(scores(300, 6, 20)), -100);
+        assert_eq!(bar(scores(300, 11, 40)), 50);
+        assert_eq!(bar(scores(300, 6, -20)), 0);
+        assert_eq!(chosen(&page, &scores(300, 6, -80)), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(chosen(&page, &scores(-200, 12, 0)), []);
+        assert_eq!(chosen(&page, &scores(-100, 6, -99)), [6, 7, 8, 9, 10, 11], "above the bar, not at it");
+    }
+
+    /// What gave parts of the score of each block that are not nothing.
+    fn causes(source: &str) -> Vec<Vec<Cause>> {
+        read(source, |rule, kept, flow| {
+            rule.read_title(source.as_bytes(), kept.tags, flow);
+            let (taken, _) = rule.read(source.as_bytes(), kept);
+            rule.find::<true>(taken, flow);
+            let of_block = |number| {
+                let parts = rule.parts().iter().filter(move |part| part.block == number && part.worth != 0);
+                parts.map(|part| part.cause).collect()
+            };
+            (0..rule.scores().len()).map(of_block).collect()
+        })
+    }
+
+    #[test]
+    fn title_place_and_repetition_are_signs_of_a_block() {
+        let (first, again) = (Cause::Repeated { is_first: true }, Cause::Repeated { is_first: false });
+        let title = "<title>Blue lamp | Shop Menu</title>";
+        let found = causes(&format!("{title}<p>Menu</p><h1>Blue lamp</h1><div><p>Menu</p><p>of</p></div><p>of</p>"));
+        assert!(found[0].contains(&Cause::HeadingBefore(false)) && found[0].contains(&first));
+        assert!(found[1].contains(&Cause::HeadingBefore(true)) && found[1].contains(&Cause::Title));
+        assert!(found[2].contains(&again) && !found[2].contains(&Cause::Title), "under eight characters");
+        assert!([Cause::Title, first, again].iter().all(|cause| !found[3].contains(cause)), "under four characters");
+        let beside = causes("<title>Blue lamp</title><h1>Blue lamp</h1><p>Menu</p><p>Menu</p>");
+        assert!(beside.iter().flatten().all(|cause| *cause != first && *cause != again), "one element has both");
+        let part = causes("<title>Blue lamp Blue lamp Blue lamp Blue lamp Blue lamp</title><h1>Blue lamp</h1>");
+        assert!(!part[0].contains(&Cause::Title), "less than a quarter of the title");
+    }
+
+    #[test]
+    fn little_text_without_a_word_of_the_title_is_doubtful() {
+        let notice = "We ask you to call us for the price: makers do not let us show it here.";
+        let items: String =
+            (0..300).map(|number| format!("<li><a href=/p{number}>Camping lantern number {number}</a>")).collect();
+        let is_of_another = |title: &str, found: &[usize]| {
+            let source = format!("{title}<div><p>{notice}</p></div><ul>{items}</ul>");
+            read(&source, |rule, kept, flow| {
+                rule.read_title(source.as_bytes(), kept.tags, flow);
+                rule.read(source.as_bytes(), kept);
+                rule.is_of_another(found, flow)
+            })
+        };
+        assert!(is_of_another("<title>Camping \n lanterns | A&amp;B</title><title>price</title>", &[0]));
+        assert!(!is_of_another("", &[0]));
+        assert!(!is_of_another("<title>price Camping</title>", &[0]));
+        assert!(!is_of_another("<title>lantern</title>", &[0, 1, 2]));
+        assert!(!is_of_another("<title>the toy red</title>", &[0]), "no word has four characters");
+        assert!(is_of_another("<title>the toy tent</title>", &[0]));
+        assert!(!is_of_another("<title>price aaaa bbbb cccc dddd</title>", &[0]), "a fifth of the words");
+        assert!(is_of_another("<title>price aaaa bbbb cccc dddd eeee</title>", &[0]), "less than a fifth");
+    }
+}
