@@ -14,11 +14,11 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from email import message_from_bytes, policy
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias, TypeGuard
 from urllib.parse import quote, unquote_plus, urlencode
 
 from docstore.archives.entries import (
@@ -36,101 +36,51 @@ from docstore.archives.warc import as_answer
 GET = "GET"
 AHEAD_RECORDS = 16
 """Records that are read while an answer waits for its request."""
-MOST_REQUESTS = 1000
+MOST_REQUESTS = 32
 """Requests that wait for their answers."""
 LONGEST_QUERY = 4096
 """Characters of a request's body in a URL, as in pywb."""
 KNOWN_METHODS = ("HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE", "PROPFIND", "REPORT")
 
 
-class _Waiting(NamedTuple):
-    """An entry that has been read, and its request once it is known."""
-
-    entry: Entry
-    requests: list[RequestEntry]
-
-    @property
-    def is_answer(self) -> bool:
-        entry = self.entry
-        return isinstance(entry, RevisitEntry) or (isinstance(entry, PageEntry) and entry.kind == "response")
+Answer: TypeAlias = PageEntry | RevisitEntry
 
 
 class _Exchanges:
-    def __init__(self, methods: Collection[str]) -> None:
-        self._methods = methods
-        self._waiting: deque[_Waiting] = deque()
-        self._waiting_bytes = 0
-        self._requests: OrderedDict[str, RequestEntry] = OrderedDict()
-        """Requests without an answer, by each name by which an answer may find them."""
+    """Entries that wait, each with its request or None, and requests that wait for their answers."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[Entry, RequestEntry | None]] = deque()
+        self._requests: deque[RequestEntry] = deque(maxlen=MOST_REQUESTS)
         self._begins_with_requests: bool | None = None
 
-    def add(self, entry: Entry | RequestEntry) -> Iterator[Entry]:
-        """Take the next record; gives those that wait for none any more."""
-        if isinstance(entry, RequestEntry):
-            self._add_request(entry)
-            entry = entry.entry
-        added = _Waiting(entry, [])
-        if added.is_answer:
-            if self._begins_with_requests is None:
-                self._begins_with_requests = False
-            added.requests.extend(self._request_of(entry))
-        self._waiting.append(added)
-        self._waiting_bytes += _length(entry)
-        del entry, added
-        yield from self.rest(AHEAD_RECORDS, AHEAD_BYTES)
-
-    def rest(self, most_records: int = 0, most_bytes: int = 0) -> Iterator[Entry]:
-        """Give entries until the first one may wait: fewer records and bytes than these follow it."""
-        while self._waiting:
-            first = self._waiting[0]
-            may_wait = len(self._waiting) <= most_records and self._waiting_bytes <= most_bytes
-            if most_records and len(self._waiting) == 1 and isinstance(first.entry, PageEntry):
-                may_wait = may_wait or first.entry.precedes_request
-            if may_wait and first.is_answer and not first.requests:
-                return
-            self._waiting.popleft()
-            self._waiting_bytes -= _length(first.entry)
-            yield self._of_request(first.entry, *first.requests)
-            del first  # frees a long page before the next one is read
-
-    def _of_request(self, entry: Entry, request: RequestEntry | None = None) -> Entry:
-        if request is None or request.method in ("", GET):
-            return entry
-        return of_method(entry, request.method, _query(request.block) if request.block else "", self._methods)
-
-    def _add_request(self, request: RequestEntry) -> None:
+    def add(self, entry: Entry, request: RequestEntry | None) -> None:
+        """Add the entry of the next record, which may be a request itself, and pair what belongs together."""
+        if request is None:
+            if is_answer(entry):
+                self._begins_with_requests = self._begins_with_requests or False
+                request = next((one for one in self._requests if self._belongs(entry, one, is_before=True)), None)
+                if request is not None:
+                    self._requests.remove(request)
+            self.waiting.append((entry, request))
+            return
         if self._begins_with_requests is None:
             self._begins_with_requests = True
-        for one in self._waiting:
-            if one.is_answer and not one.requests and self._answers(one.entry, request):
-                one.requests.append(request)
-                return
-        names = [request.record_id, *request.concurrent_to] if request.concurrent_to else [request.record_id]
-        for name in filter(None, [*names, "" if request.concurrent_to else "url " + request.url]):
-            self._requests[name] = request
-        while len(self._requests) > MOST_REQUESTS:
-            self._requests.popitem(last=False)
+        for number, (earlier, known) in enumerate(self.waiting):
+            if known is None and is_answer(earlier) and self._belongs(earlier, request, is_before=False):
+                self.waiting[number] = earlier, request
+                break
+        else:
+            self._requests.append(request)
+        self.waiting.append((entry, None))
 
-    def _answers(self, entry: Entry, request: RequestEntry) -> bool:
-        """Whether an answer that was read before a request belongs to it."""
-        assert isinstance(entry, PageEntry | RevisitEntry)
-        if request.concurrent_to or entry.concurrent_to:
-            return entry.record_id in request.concurrent_to or request.record_id in entry.concurrent_to
-        url, fetched_at = _visit(entry)
-        return url == request.url and (not self._begins_with_requests or fetched_at == request.fetched_at)
-
-    def _request_of(self, entry: Entry) -> Iterator[RequestEntry]:
-        """The request that was read before an answer, if any."""
-        assert isinstance(entry, PageEntry | RevisitEntry)
-        url, _ = _visit(entry)
-        for name in (entry.record_id, *entry.concurrent_to, "url " + url):
-            request = self._requests.pop(name, None) if name else None
-            if request is not None:
-                for other in (request.record_id, *request.concurrent_to, "url " + request.url):
-                    if self._requests.get(other) is request:
-                        del self._requests[other]
-                yield request
-                return
+    def _belongs(self, answer: Answer, request: RequestEntry, *, is_before: bool) -> bool:
+        """Whether an answer is of a request, which was read before it or after it."""
+        if request.concurrent_to or answer.concurrent_to:
+            return answer.record_id in request.concurrent_to or request.record_id in answer.concurrent_to
+        url, fetched_at = _visit(answer)
+        is_next = is_before or not self._begins_with_requests or fetched_at == request.fetched_at
+        return url == request.url and is_next
 
 
 def of_get(entries: Iterable[Entry | RequestEntry], methods: Collection[str]) -> Iterator[Entry]:
@@ -140,11 +90,37 @@ def of_get(entries: Iterable[Entry | RequestEntry], methods: Collection[str]) ->
         entries: as they were read.
         methods: whose answers become pages of a URL of their own.
     """
-    exchanges = _Exchanges(methods)
+    exchanges = _Exchanges()
+    waiting = exchanges.waiting
     for entry in entries:
-        yield from exchanges.add(entry)
-        del entry  # frees a long page before the next one is read
-    yield from exchanges.rest()
+        request = entry if isinstance(entry, RequestEntry) else None
+        exchanges.add(entry.entry if isinstance(entry, RequestEntry) else entry, request)
+        del entry, request  # frees a long page before the next one is read
+        while waiting and not _may_wait(waiting):
+            yield _of_request(*waiting.popleft(), methods)
+    while waiting:
+        yield _of_request(*waiting.popleft(), methods)
+
+
+def _may_wait(waiting: deque[tuple[Entry, RequestEntry | None]]) -> bool:
+    """Whether the first entry waits for its request, because few bytes were read since."""
+    entry, request = waiting[0]
+    if request is not None or not is_answer(entry) or len(waiting) > AHEAD_RECORDS:
+        return False
+    if len(waiting) == 1 and isinstance(entry, PageEntry) and entry.precedes_request:
+        return True
+    return sum(len(one.page.body) for one, _ in waiting if isinstance(one, PageEntry)) <= AHEAD_BYTES
+
+
+def is_answer(entry: Entry) -> TypeGuard[Answer]:
+    """Whether a record is the answer to a request."""
+    return isinstance(entry, RevisitEntry) or (isinstance(entry, PageEntry) and entry.kind == "response")
+
+
+def _of_request(entry: Entry, request: RequestEntry | None, methods: Collection[str]) -> Entry:
+    if request is None or request.method in ("", GET):
+        return entry
+    return of_method(entry, request.method, _query(request.block) if request.block else "", methods)
 
 
 def of_method(entry: Entry, method: str, query: str, methods: Collection[str]) -> Entry:
@@ -156,7 +132,7 @@ def of_method(entry: Entry, method: str, query: str, methods: Collection[str]) -
         query: the body of the request as parameters, or "".
         methods: whose answers become pages.
     """
-    if not isinstance(entry, PageEntry | RevisitEntry) or "__wb_method=" in _visit(entry)[0]:
+    if not is_answer(entry) or "__wb_method=" in _visit(entry)[0]:
         return entry
     if method in methods:
         url = with_method(_visit(entry)[0], method, query)
@@ -170,13 +146,9 @@ def of_method(entry: Entry, method: str, query: str, methods: Collection[str]) -
     return SkippedEntry(f"answer to {method if method in KNOWN_METHODS else 'another method'}", entry.offset)
 
 
-def _visit(entry: PageEntry | RevisitEntry) -> tuple[str, int | None]:
+def _visit(entry: Answer) -> tuple[str, int | None]:
     """URL and time."""
     return (entry.page.url, entry.page.fetched_at) if isinstance(entry, PageEntry) else (entry.url, entry.fetched_at)
-
-
-def _length(entry: Entry) -> int:
-    return len(entry.page.body) if isinstance(entry, PageEntry) else 0
 
 
 # --- the URL of an answer to another method
