@@ -26,7 +26,7 @@ from docstore.dedup.kernel import shared_members
 from docstore.model.capture import ClusterPlace
 from docstore.model.choices import BINS, CanonicalPolicy, VerdictKind
 from docstore.model.errors import missing_extra
-from docstore.model.keys import resolve, row_key, same_host, site, url_of
+from docstore.model.keys import resolve, row_key, same_site, site, url_of
 from docstore.model.sets import Numbers, distinct
 from docstore.model.types import Page, header_of
 from docstore.reading.documents import REDIRECT_STATUSES
@@ -321,7 +321,7 @@ def of_one_host(batches: Batches) -> Iterator[Any]:
     """`target` of those redirects, from `source` to `target`, that stay on their host."""
     for batch in batches:
         pairs = zip(batch["source"].to_pylist(), batch["target"].to_pylist(), strict=True)
-        kept = [target for source, target in pairs if same_host(target, source)]
+        kept = [target for source, target in pairs if same_site(target, source)]
         yield pa.RecordBatch.from_arrays([pa.array(kept, pa.binary())], names=["target"])
 
 

@@ -442,7 +442,7 @@ class _Reading:
                 versions.declared[number] = versions.find(end, latest)
         for source in self._redirects:
             target = self._end_of(source)
-            number = versions.find(target, latest) if keys.same_host(target, source) else -1
+            number = versions.find(target, latest) if keys.same_site(target, source) else -1
             if number >= 0:
                 versions.redirected[number] += 1
 

@@ -43,8 +43,18 @@ from docstore.model.format import (
     CAPTURE_STORED,
     TIMESTAMP_MAX,
 )
-from docstore.model.keys import same_host
-from docstore.model.types import Cell, DeleteCells, Headers, Mutation, Policy, Previous, RowMutations, SetCell
+from docstore.model.keys import same_site
+from docstore.model.types import (
+    SAME_PAGE,
+    Cell,
+    DeleteCells,
+    Headers,
+    Mutation,
+    Policy,
+    Previous,
+    RowMutations,
+    SetCell,
+)
 from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture, not_modified
@@ -374,7 +384,19 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
     elif is_confirmation and not is_shown:
         stored = capture.STORED_CONFIRMED
     else:
-        stored = stored_as(page, verdict, policies.get(verdict.kind, Policy.FLAG), view)
+        policy = policies.get(verdict.kind, Policy.FLAG)
+        stored = stored_as(page, verdict, policy, view)
+        if (
+            stored != capture.STORED_REJECTED
+            and (of := verdict.of) is not None
+            and verdict.kind in SAME_PAGE
+            and Policy.REJECT in policies.values()
+            and (policy is Policy.REJECT or not same_site(row_key, of.row_key))
+        ):
+            own = view.detector.of_site(row_key, page.page.body, page.analysis, status=status)
+            rejects = own is not None and policies.get(own.kind) is Policy.REJECT
+            if own is not None and rejects and stored_as(page, own, Policy.REJECT, view) == capture.STORED_REJECTED:
+                verdict, stored = own, capture.STORED_REJECTED
         if is_shown and stored == capture.STORED_REJECTED:
             stored = capture.STORED_BODY
     verdict = StoredVerdict(*verdict[:8], previous, previous_similarity, stored)
@@ -473,13 +495,14 @@ def validator_columns(headers: Headers) -> dict[Column, bytes]:
 def stored_as(page: Prepared, verdict: StoredVerdict, policy: Policy, view: View) -> str:
     """How the policy for its verdict stores a page: one of the STORED_ words.
 
-    A page is rejected only while the page that it duplicates is what its URL shows.
+    A page is rejected only while the page that it duplicates is what its URL shows, and by `reject` only for a page of
+    its own site.
     """
     whole = capture.STORED_BODY if page.keep_body else capture.STORED_TEXT
     of = verdict.of
     if policy is Policy.FLAG or of is None or (policy is Policy.REFERENCE and not page.keep_body):
         return whole
-    if policy is Policy.REJECT and not same_host(page.row_key, of.row_key):
+    if policy is Policy.REJECT and not same_site(page.row_key, of.row_key):
         return whole
     body = view.pages.cell_value(of, BODY)
     if page.keep_body and (body is None or is_absent(body)):

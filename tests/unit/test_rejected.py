@@ -10,7 +10,7 @@ from pages import page, words
 import docstore
 from docstore import Policy, Previous, Schema, UnsupportedFormat, VerdictKind
 from docstore.model.capture import decode_verdict
-from docstore.model.keys import row_key, same_host
+from docstore.model.keys import row_key, same_site
 from docstore.reading import queries as scans
 from docstore.storage.schema import decode_schema, encode_schema
 from docstore.sweep.job import SweepOptions, sweep
@@ -103,7 +103,7 @@ def test_a_rejected_capture_is_stored_under_another_policy(store: docstore.Docum
     ],
 )
 def test_a_host_is_the_same_whatever_scheme_and_port(one: str, other: str, same: bool) -> None:
-    assert same_host(row_key(one), row_key(other)) is same_host(row_key(other), row_key(one)) is same
+    assert same_site(row_key(one), row_key(other)) is same_site(row_key(other), row_key(one)) is same
 
 
 def test_no_page_is_rejected_for_another_host_unless_the_policy_says_so(store: docstore.DocumentStore) -> None:
