@@ -188,7 +188,7 @@ class View:
         self.pages = LivePages(table, values, memory, bases) if caches else LivePages(table, values)
         thresholds, title_rule = Thresholds.of(schema), schema.title_rule
         self.detector = Detector(self.index, self.kernel, self.pages, thresholds, title_rule=title_rule, memory=memory)
-        self._table = table
+        self._table = table.passing_over(values.unreadable.record)
         self._values = values
         self._engine = backend.engine
         self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
