@@ -320,22 +320,25 @@ class DocumentStore:
         self.cells.apply(target_url, [cell])
 
     @checked
-    def delete(self, url: str, *, purge: bool = False) -> bool:
+    def delete(self, url: str, *, purge: bool = False, compact: bool = True) -> bool:
         """Delete a page with all its versions, anchors and cells; False if there was nothing.
 
         Pages stored by reference to it keep their own bytes; the detector then sees them themselves.
 
         Args:
             url: of the page.
-            purge: remove its bytes for good.  After the next `compact` of all tablets they are in no record, base or
+            purge: remove its bytes for good.  After a `compact` of all tablets they are in no record, base or
                 dictionary, not even one that an interrupted compaction wrote.  The texts of its links are removed from
                 the rows of the pages that its stored versions link to.  On HBase its bytes stay in files until a major
                 compaction of HBase, as the report of `compact` says.
+            compact: do that at once.  For many pages leave it out, and call `compact` after the last one.
         """
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
             return False
         self._committer.run_with_reserve(lambda: self._write_side().deleter.delete(row_key, purge=purge))
+        if purge and compact:
+            self.compact()
         return True
 
     @checked

@@ -292,7 +292,7 @@ class RemoteStore:
         return stream.answers(map(as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))
 
     add_anchor = endpoint(DocumentStore.add_anchor, "POST", "/v1/anchors", role=Role.WRITE)
-    delete = endpoint(DocumentStore.delete, "DELETE", "/v1/page", "deleted", role=Role.WRITE)
+    _delete = endpoint(DocumentStore.delete, "DELETE", "/v1/page", "deleted", role=Role.WRITE)
     get = endpoint(DocumentStore.get, "GET", "/v1/page", may_be_absent=True)
     history = endpoint(DocumentStore.history, "GET", "/v1/history", "captures")
     validators = endpoint(DocumentStore.validators, "GET", "/v1/validators", may_be_absent=True)
@@ -412,6 +412,14 @@ class RemoteStore:
         """See `DocumentStore.backup`; a job of the server, into a folder of the server's machine."""
         where = str(Path(folder).absolute()) if self.session.address.is_local else str(folder)
         return self.run_job("backup", {"folder": where}, BackupReport, bytes_done(on_progress))
+
+    @as_in(DocumentStore.delete)
+    def delete(self, url: str, *, purge: bool = False, compact: bool = True) -> bool:
+        """See `DocumentStore.delete`; the compaction is a job."""
+        deleted: bool = self._delete(url, purge=purge, compact=False)
+        if deleted and purge and compact:
+            self.compact()
+        return deleted
 
     @as_in(DocumentStore.delete_crawl)
     def delete_crawl(self, crawl: str, *, on_progress: Callable[[int], None] | None = None, **options: Any) -> int:
