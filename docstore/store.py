@@ -6,7 +6,6 @@ Reading needs neither the index nor numpy: they are imported at the first write,
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import time
 import warnings
@@ -64,7 +63,6 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.writing.applying import Applied, Repaired
     from docstore.writing.writer import PageWriter, WriteSide
 
-_LOG = logging.getLogger(__name__)
 ROWS_DELETED = 64
 """Rows that lose captures of a crawl in one commit."""
 
@@ -119,7 +117,11 @@ def _close_dropped(path: str | Path) -> None:
     gc.collect()  # it may be a part of a cycle
     close = _dropped.pop(Path(path).absolute(), None)
     if close is not None:
-        _LOG.warning("docstore: the store at %s was dropped without close(); it is closed now", path)
+        import logging  # a cold read does not need it
+
+        logging.getLogger(__name__).warning(
+            "docstore: the store at %s was dropped without close(); it is closed now", path
+        )
         close()
 
 
