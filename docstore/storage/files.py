@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from docstore.model.errors import CorruptionError, StorageError, StoreUnavailable
+from docstore.model.errors import CorruptionError, InvalidArgument, StorageError, StoreUnavailable
 
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: free space and write again",
@@ -383,6 +383,44 @@ class Holder(NamedTuple):
     host: str = ""
     version: str = ""
     server: str = ""
+
+
+class TemporaryFolder:
+    """A temporary folder that ends with this object or its process; a fork of the process does not remove it.
+
+    Attributes:
+        path: of the folder.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        from tempfile import mkdtemp  # few stores need it
+
+        self.path = Path(mkdtemp(prefix=prefix))
+        self._finalizer = weakref.finalize(self, _remove_own, self.path, os.getpid())
+
+    def cleanup(self) -> None:
+        """Remove it; a second call does nothing."""
+        self._finalizer()
+
+
+def _remove_own(folder: Path, process: int) -> None:
+    from shutil import rmtree
+
+    if os.getpid() == process:
+        rmtree(folder, ignore_errors=True)
+
+
+def plain_name(name: object) -> str:
+    """Check a name that comes from a file, an archive or a server, before it becomes a part of a path.
+
+    Returns:
+        The name, which leads nowhere but into the folder that it is joined to.
+    Raises:
+        InvalidArgument: it is no string, is empty, begins with a dot, or has a slash, a backslash or a NUL.
+    """
+    if not isinstance(name, str) or not name or name.startswith(".") or any(sign in name for sign in "/\\\0"):
+        raise InvalidArgument(f"{name!r:.100} is no plain name of a file, so no path is made of it")
+    return name
 
 
 _OF_LOCK = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
