@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from docstore.backends import open_backend
@@ -104,6 +106,30 @@ def now_micros() -> int:
     return time.time_ns() // 1000
 
 
+class RunningJobs:
+    """Of each kind of long job, such as a sweep, at most one runs on an open store."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running: set[str] = set()
+
+    @contextmanager
+    def one(self, kind: str) -> Iterator[None]:
+        """Mark a job as running, for a `with` statement.
+
+        Raises:
+            StoreUnavailable: one of this kind is running.
+        """
+        with self._lock:
+            if kind in self._running:
+                raise StoreUnavailable(f"a {kind} of this store is running; wait until it has finished")
+            self._running.add(kind)
+        try:
+            yield
+        finally:
+            self._running.discard(kind)
+
+
 class DocumentStore:
     """A store of crawled pages.  Thread-safe; make one with `docstore.open`.
 
@@ -112,6 +138,7 @@ class DocumentStore:
         cells: general cells: apply, scan, check_and_mutate, read_modify_write.
         backend: the backend (`storage.port.Backend`), for `docstore.reports.check` and for tools.
         clusters: which cluster of the last sweep a page belongs to.
+        jobs: the long jobs that run on this store.
         unreadable: values that could not be read since the store was opened.
         lost: captures dropped because their bytes were missing (none at durability `sync`), and commits whose rows are
             missing, until they are acknowledged.
@@ -126,6 +153,7 @@ class DocumentStore:
         self._queries: IndexQueries | None = None
         self._indexes: dict[Path, SearchIndex] = {}
         self.schema = backend.schema
+        self.jobs = RunningJobs()
         self.lost = backend.lost
         self.unreadable = backend.values.unreadable
         self._table = pages_table(backend.engine, backend.schema, clock, backend.values.same_value)
@@ -388,10 +416,11 @@ class DocumentStore:
         )
         if dry_run:
             return run()
-        try:
-            return self._committer.run_with_reserve(run, in_parts=False)
-        finally:
-            self.backend.make_reserve()
+        with self.jobs.one("compaction"):
+            try:
+                return self._committer.run_with_reserve(run, in_parts=False)
+            finally:
+                self.backend.make_reserve()
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
         """Compute the fingerprints of captures (row key, timestamp) again, by the current schemes, and index them.
@@ -433,7 +462,8 @@ class DocumentStore:
         self.backend.check_writable()
         from docstore.writing.applying import Repairer
 
-        return Repairer(self._write_side()).run()
+        with self.jobs.one("repair"):
+            return Repairer(self._write_side()).run()
 
     @checked
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
@@ -446,9 +476,11 @@ class DocumentStore:
             on_progress: called with the bytes copied, and the bytes to copy.
         Raises:
             InvalidArgument: the folder has other files.
+            StoreUnavailable: another backup of this store is running.
         """
         self._check_open()
-        return self.backend.backup(self._committer, Path(folder), on_progress)
+        with self.jobs.one("backup"):
+            return self.backend.backup(self._committer, Path(folder), on_progress)
 
     # --- reading pages
 

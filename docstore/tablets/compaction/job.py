@@ -28,7 +28,7 @@ from functools import partial
 
 from docstore.model.capture import BODY, Column
 from docstore.model.choices import Durability
-from docstore.model.errors import InvalidArgument, StorageError, StoreUnavailable
+from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.format import (
     CAPTURE_FAMILY,
     PURGED_ROW,
@@ -139,7 +139,6 @@ class Compaction:
 
         Raises:
             InvalidArgument: no such tablet.
-            StoreUnavailable: another compaction of this store is running.
             StorageError: finished work is kept; free space, and run it again.  With ENOSPC the values of some segments
                 were not moved, because the disk has no room for their copies.
         """
@@ -150,10 +149,7 @@ class Compaction:
             self._survey(chosen, report)
         else:
             committer, base_rows = self._committer, self._backend.base_rows
-            if not committer.compacting.acquire(blocking=False):
-                raise StoreUnavailable("a compaction of this store is running; wait until it has finished")
             with ExitStack() as stack:
-                stack.callback(committer.compacting.release)
                 stack.enter_context(base_rows.cached(committer.lock, committer.followers))
                 unreadable = stack.enter_context(self._backend.values.unreadable.collecting())
                 try:
