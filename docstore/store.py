@@ -44,6 +44,7 @@ from docstore.model.types import (
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup
 from docstore.reading.documents import MARKDOWN_FAMILIES, Document, DocumentReader
+from docstore.storage.files import uninterrupted
 from docstore.storage.table import Table, pages_table
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
@@ -147,7 +148,7 @@ class DocumentStore:
     def __init__(self, backend: Backend, durability: Durability, *, clock: Callable[[], int] = now_micros) -> None:
         self.backend = backend
         self._clock = clock
-        self._closed = False
+        self._closed = self._is_released = False
         self._process = os.getpid()
         self._writes: WriteSide | None = None
         self._queries: IndexQueries | None = None
@@ -181,17 +182,25 @@ class DocumentStore:
         return DocumentStore(self.backend.overlay(), Durability.NONE, clock=self._clock)
 
     def close(self) -> None:
-        """Finish writing and release the directory; a second call, or one in a forked child, does nothing."""
-        if self._closed:
+        """Finish writing and release the directory; a second call, or one in a forked child, does nothing.
+
+        An interrupt (Ctrl-C) is raised when all is closed.
+        """
+        if self._is_released:
             return
         self._closed = True
-        if os.getpid() == self._process:  # after a fork, threads that only the parent has may hold locks
+        if os.getpid() != self._process:  # threads that only the parent has may hold locks
+            return
+        with uninterrupted():  # half closed, the store would stay locked
             if self._writes is not None:
                 self._writes.queue.close()
             with self._committer.lock:
-                if self._writes is not None:
-                    self.backend.make_reserve()  # the store may have grown
-                self.backend.close()
+                try:
+                    if self._writes is not None and not self._is_released:
+                        self.backend.make_reserve()  # the store may have grown
+                finally:
+                    self._is_released = True
+                    self.backend.close()
 
     # --- writing pages
 

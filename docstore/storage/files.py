@@ -13,10 +13,13 @@ import errno
 import fcntl
 import json
 import os
+import signal
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 from docstore.model.errors import CorruptionError, InvalidArgument, StorageError, StoreUnavailable
@@ -258,7 +261,7 @@ class Files:
         try:
             handle.write(raw)
             handle.sync()
-        except StorageError:
+        except BaseException:
             with suppress(StorageError):  # on a full disk, others need what it takes
                 self.unlink(temporary)
             raise
@@ -323,7 +326,7 @@ class Files:
             old_bytes = os.fstat(descriptor).st_size
             try:
                 os.posix_fallocate(descriptor, 0, length_bytes)
-            except OSError:
+            except BaseException:
                 if old_bytes:
                     os.ftruncate(descriptor, old_bytes)
                 else:
@@ -383,6 +386,26 @@ class Holder(NamedTuple):
     host: str = ""
     version: str = ""
     server: str = ""
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold an interrupt (Ctrl-C) back for the time of a `with` statement; it is raised at the end.
+
+    For steps that leave a store locked, or files that look like damage, if one of them is left out.
+    """
+    previous = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+    if not callable(previous) or isinstance(previous, signal.Handlers):
+        yield  # no interrupt is raised in this thread
+        return
+    arrived: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: arrived.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if arrived:
+            previous(*arrived[-1])
 
 
 class TemporaryFolder:

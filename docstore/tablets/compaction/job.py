@@ -41,6 +41,7 @@ from docstore.model.types import DeleteCells, ReadSpec, RowMutations
 from docstore.storage.bases import freed_row
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Plan
+from docstore.storage.files import uninterrupted
 from docstore.storage.heap import collecting_by_hand
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
@@ -493,16 +494,18 @@ class Compaction:
             rows: list[SegmentRow] = backend.manifest.segments()
         numbers, marks = removable(rows, old, staying, self._named, marks_number)
         if marks and not self._value_log.is_pinned():
-            writer = SegmentWriter(backend.files, self._value_log, 0, numbers, SEGMENT_OF_MARKS, marks_number)
-            for delete_mark in marks:
-                writer.add(delete_mark)
-            segment_of_marks = writer.finish()
-            with committer.lock:
-                backend.manifest.write_segment(segment_of_marks, committer.durability, writer.names)
+            with uninterrupted():
+                writer = SegmentWriter(backend.files, self._value_log, 0, numbers, SEGMENT_OF_MARKS, marks_number)
+                for delete_mark in marks:
+                    writer.add(delete_mark)
+                segment_of_marks = writer.finish()
+                with committer.lock:
+                    backend.manifest.write_segment(segment_of_marks, committer.durability, writer.names)
         removed = 0
         backend.values.wait_for_readers()  # they may have refs into these segments
         for number in numbers:
-            with committer.lock:  # taken for each segment, because a removal costs two fsyncs and an unlink
+            # Taken for each segment, because a removal costs two fsyncs and an unlink.
+            with uninterrupted(), committer.lock:
                 if self._value_log.is_pinned() or number in used.segments:
                     break  # later segments may have delete marks for this one
                 row = next(row for row in backend.manifest.segments() if row.number == number)
