@@ -44,7 +44,7 @@ from docstore.model.types import (
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup
 from docstore.reading.documents import MARKDOWN_FAMILIES, Document, DocumentReader
-from docstore.storage.files import uninterrupted
+from docstore.storage.files import translated, uninterrupted
 from docstore.storage.table import Table, pages_table
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
@@ -110,7 +110,8 @@ def now_micros() -> int:
 class RunningJobs:
     """Of each kind of long job, such as a sweep, at most one runs on an open store."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._lock = Lock()
         self._running: set[str] = set()
 
@@ -120,13 +121,15 @@ class RunningJobs:
 
         Raises:
             StoreUnavailable: one of this kind is running.
+            StorageError: the operating system refused something, such as a temporary file on a full disk.
         """
         with self._lock:
             if kind in self._running:
                 raise StoreUnavailable(f"a {kind} of this store is running; wait until it has finished")
             self._running.add(kind)
         try:
-            yield
+            with translated(f"run a {kind} of", self._path):
+                yield
         finally:
             self._running.discard(kind)
 
@@ -154,7 +157,7 @@ class DocumentStore:
         self._queries: IndexQueries | None = None
         self._indexes: dict[Path, SearchIndex] = {}
         self.schema = backend.schema
-        self.jobs = RunningJobs()
+        self.jobs = RunningJobs(Path(backend.path))
         self.lost = backend.lost
         self.unreadable = backend.values.unreadable
         self._table = pages_table(backend.engine, backend.schema, clock, backend.values.same_value)

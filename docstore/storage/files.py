@@ -31,6 +31,7 @@ _REMEDIES = {
     errno.EACCES: "permission denied: check the owner and mode of the store's folder",
     errno.EROFS: "the file system is mounted read-only",
     errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
+    errno.EAGAIN: "no thread can be started: raise the limit (ulimit -u, or ulimit -v)",
     errno.ENOENT: "there is no such file or folder",
     errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
 }
@@ -45,6 +46,10 @@ def translated(doing: str, path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise storage_error(doing, path, error) from error
+    except RuntimeError as error:
+        if "new thread" not in str(error):
+            raise
+        raise storage_error(doing, path, OSError(errno.EAGAIN, str(error))) from error
 
 
 def storage_error(doing: str, path: Path, cause: OSError) -> StorageError:
@@ -386,6 +391,15 @@ class Holder(NamedTuple):
     host: str = ""
     version: str = ""
     server: str = ""
+
+
+def bytes_if_there(path: Path) -> int:
+    """Length of a file in bytes; 0 if there is none, such as one that LevelDB has just removed."""
+    with translated("get the length of", path):
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return 0
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import resource
 import shutil
 import threading
 from collections.abc import Callable
@@ -21,6 +23,7 @@ from docstore.model.capture import ClusterPlace, decode_cluster_place
 from docstore.model.choices import CanonicalPolicy, VerdictKind
 from docstore.model.keys import row_key
 from docstore.model.types import Page, ReadSpec
+from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.sweep import pairs as sweep_pairs
 from docstore.sweep import texts as sweep_texts
@@ -668,3 +671,20 @@ def test_two_sweeps_at_a_time_write_the_columns_of_one(tmp_path: Path) -> None:
         assert written
         sweep(store, SweepOptions(threads=1))
         assert places(store) == written
+
+
+def test_a_sweep_that_can_open_no_file_says_so_and_leaves_a_sound_store(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        for number in range(10):
+            put(store, f"https://a.example/{number}", page(words(number // 2, 150)))
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.open(os.devnull, os.O_RDONLY)  # the first descriptor that is free
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+        try:
+            with pytest.raises(docstore.StorageError, match="too many open files"):
+                sweep(store, SweepOptions(threads=1))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert sweep(store, SweepOptions(threads=1)).clusters == 5
+        assert list(check(store.backend)) == []

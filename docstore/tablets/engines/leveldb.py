@@ -58,7 +58,7 @@ from docstore.storage.engine import (
     check_spec,
     check_table,
 )
-from docstore.storage.files import Files
+from docstore.storage.files import Files, bytes_if_there, translated
 from docstore.tablets.engines import cellkeys
 from docstore.tablets.engines.cellkeys import (
     CELL_KIND,
@@ -202,6 +202,8 @@ class Handle:
         REQUIRES: write_lock.
         """
         self._check_open()
+        if not self._written:
+            _check_thread(self._path)
         self._written = True
         if self._write_failed and self._database is not None:
             self._check_room_to_reopen()
@@ -263,8 +265,7 @@ class Handle:
 
     def free_and_log_bytes(self) -> tuple[int, int]:
         """Free space of the disk, and the length of the log."""
-        stats = os.statvfs(self._path)
-        return stats.f_bavail * stats.f_frsize, sum(log.stat().st_size for log in self._path.glob("*.log"))
+        return Files().free_bytes(self._path), sum(map(bytes_if_there, self._path.glob("*.log")))
 
     def _check_room_to_reopen(self) -> None:
         """Refuse a write if the disk is so full that a reopening would fail, because then reads would fail too."""
@@ -276,6 +277,18 @@ class Handle:
                 f"an earlier write to {self._path} failed, and recovery needs {needed_bytes} free bytes, but only "
                 f"{free_bytes} are free; free space, then write again",
             )
+
+
+def _check_thread(path: Path) -> None:
+    """Refuse to write where no thread can be started: LevelDB would abort the process when it starts its own.
+
+    Raises:
+        StorageError: the limits of the process allow no further thread.
+    """
+    with translated("start a thread of LevelDB for", path):
+        probe = threading.Thread(target=bool, name="docstore-probe")  # its stack is as large as that of LevelDB's
+        probe.start()
+        probe.join()
 
 
 def _close_or_leave(database: Any) -> None:
@@ -653,7 +666,7 @@ class LevelDBEngine:
             log_bytes = -1
         if log_bytes < 0:  # LevelDB has begun another one, or is about to
             self._log = max(self.path.glob("*.log"), default=self._log)
-            log_bytes = self._log.stat().st_size if self._log.is_file() else 0
+            log_bytes = bytes_if_there(self._log)
         may_switch = is_busy or self._compacting or log_bytes > 2 * self.log_limit_bytes
         for log in self.path.glob("*.log") if may_switch and durability is Durability.SYNC else ():
             try:  # what was only flushed to the log before this one comes before what is synced now
@@ -700,7 +713,7 @@ class LevelDBEngine:
         """Whether the log grew by the whole batch: then only the sync failed, and a reopening applies the batch."""
         newest = max(self.path.glob("*.log"), default=self.path / "none.log")
         before = log_bytes if newest == self._log else 0
-        return newest.is_file() and newest.stat().st_size - before >= int(batch.approximate_size())
+        return bytes_if_there(newest) - before >= int(batch.approximate_size())
 
     # --- maintenance ---
 
