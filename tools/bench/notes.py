@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from docstore.dedup.kernel import words
 from docstore.notes.annotate import BUILT_IN, annotate, find_annotator
 from docstore.notes.links import frontier, read_graph
-from tests.reference.words import words
 from tools.bench.harness import Section, fresh_store, load_pages, one_core, run_commands
 
 COMMAND = "python -m tools.bench.notes CORPUS_DIR"

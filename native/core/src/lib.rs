@@ -53,7 +53,7 @@ mod wide;
 pub mod words;
 
 /// Data that `tools/make_native_tables.py` writes from the reference's own constants.
-mod tables {
+pub mod tables {
     /// Tag names that the kernel knows by number, with what the reference says of each.
     pub mod names {
         include!("../data/names.in");

@@ -56,7 +56,7 @@ const WRITER_NAMES: [&str; 14] = [
 const TITLE_SHARE: usize = 5;
 const TITLE_WORD_CHARACTERS: usize = 4;
 const TITLE_WEIGHT: u64 = 8;
-const REPEATED_WEIGHT: u64 = 4;
+pub const REPEATED_WEIGHT: u64 = 4;
 const FIFTHS: u64 = (FIFTH.len() / 2) as u64;
 const LINKS: usize = 5;
 const SHAPES: usize = 2 * (SIZES.len() + 1) * LINKS;
@@ -452,6 +452,13 @@ impl Scored {
         kept
     }
 
+    /// Numbers of the blocks of the page read last that other scores would keep; a fit of the scorecard asks.
+    pub fn choose_by(&mut self, scores: Vec<i32>) -> Vec<usize> {
+        self.scores = scores;
+        let bar = self.best_bar();
+        self.choose(bar)
+    }
+
     /// The bar that promises the greatest F1.
     fn best_bar(&self) -> i32 {
         let all = (CHANCES.1 - CHANCES.0) as u64;
@@ -832,7 +839,8 @@ fn at(table: &[i16], place: usize) -> i32 {
     table[place].into()
 }
 
-fn steps(value: u64, steps: &[u64]) -> usize {
+/// How many of some ascending steps a value reaches.
+pub fn steps(value: u64, steps: &[u64]) -> usize {
     steps.iter().filter(|&&step| value >= step).count()
 }
 
@@ -856,22 +864,18 @@ mod tests {
         ask(&mut rule, left_out.read(source.as_bytes(), &mut tags), &mut Flow::default())
     }
 
-    /// A rule whose blocks are all of a page, with these scores.
-    fn with_scores(source: &str, scores: &[i32]) -> Scored {
+    /// A rule whose blocks are all of a page.
+    fn of_all(source: &str) -> Scored {
         read(source, |rule, kept, _| {
             rule.combined.read(source.as_bytes(), kept, Reading::default());
             rule.around.read(&rule.combined.page);
             rule.find_first();
-            rule.scores = scores.to_vec();
-            assert_eq!(rule.combined.page.blocks.len(), scores.len());
             std::mem::take(rule)
         })
     }
 
     fn chosen(source: &str, scores: &[i32]) -> Vec<usize> {
-        let mut rule = with_scores(source, scores);
-        let bar = rule.best_bar();
-        rule.choose(bar)
+        of_all(source).choose_by(scores.to_vec())
     }
 
     #[test]
@@ -909,7 +913,11 @@ mod tests {
         let scores = |first: i32, count: usize, second: i32| -> Vec<i32> {
             (0..12).map(|place| if place < count { first } else { second }).collect()
         };
-        let bar = |scores: Vec<i32>| with_scores(&page, &scores).best_bar();
+        let bar = |scores: Vec<i32>| {
+            let mut rule = of_all(&page);
+            rule.scores = scores;
+            rule.best_bar()
+        };
         assert_eq!(bar(scores(-99, 12, 0)), -100);
         assert_eq!(bar(scores(10, 1, -200)), -100, "the lowest of equals");
         assert_eq!(bar(scores(300, 6, -80)), -50);
