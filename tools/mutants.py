@@ -13,8 +13,9 @@ incremental build.
 
 `run` runs tests on each kept module and writes one line a mutant to FOLDER/NAME.tsv: caught, or survived.  The tests
 are those of TREE, a checkout whose module is swapped (so never the one you work in); --cargo runs the Rust tests of
-that checkout instead, with each mutant written into its source.  --after leaves out those that other runs caught.  Those that FOLDER/NAME.tsv has are not run again, so
-a run can be stopped.  A test that hangs for `SECONDS` has noticed its mutant.  `table` puts the runs side by side.
+that checkout instead, with each mutant written into its source.  --after leaves out those that other runs caught, and
+those that FOLDER/NAME.tsv has are not run again, so a run can be stopped.  A test that hangs for `SECONDS` has noticed
+its mutant.  `table` puts the runs side by side.
 """
 
 from __future__ import annotations

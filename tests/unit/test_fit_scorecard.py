@@ -107,6 +107,6 @@ def test_signs_and_choice_are_those_of_the_kernel(tmp_path: Path) -> None:
     (before, _) = blocks_of([page, "<p>"], TABLE)
     assert before.texts == ["Storm lamp", *prose] and before.kept == before.taken == [0, 1, 2]
     assert {"in <main>", "title heading", "+1 block 50", "-1 nothing", "fifth 0"} <= set(before.signs[0])
-    assert {"in <aside>", "left of share 3", "behind taken", "sentence left", "+2 nothing"} <= set(before.signs[3])
+    assert {"in <aside>", "behind taken", "sentence left", "+2 nothing"} <= set(before.signs[3])
     table.write_text("[tags]\n<aside>:300\n[others]\nany:-100\n")
     assert blocks_of([page], table)[0].kept == [3]

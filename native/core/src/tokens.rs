@@ -582,6 +582,7 @@ mod tests {
         assert_eq!(found(" a=1 =b=\"2\"/c"), pairs(&[("a", "1"), ("=b", "2"), ("c", "")]));
         assert_eq!(found(" href=https://example.com/"), pairs(&[("href", "https://example.com/")]));
         assert_eq!(found(" href='a' /"), pairs(&[("href", "a")]));
+        assert_eq!(found("a=1 b"), pairs(&[("a", "1"), ("b", "")]), "no blank before the first");
         assert_eq!(found(""), []);
     }
 
