@@ -25,6 +25,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -126,13 +127,15 @@ def _cargo(tree: Path, target: Path, *arguments: str, seconds: int = SECONDS) ->
 
 
 def _ends(command: list[str], folder: Path, environment: dict[str, str], seconds: int) -> int:
+    ran = subprocess.Popen(
+        command, cwd=folder, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
     try:
-        done = subprocess.run(
-            command, cwd=folder, env={**os.environ, **environment}, timeout=seconds, capture_output=True, check=False
-        )
+        return ran.wait(seconds)
     except subprocess.TimeoutExpired:
+        os.killpg(ran.pid, signal.SIGKILL)  # what cargo and pytest have started hangs with them
         return 124
-    return done.returncode
 
 
 def kept(folder: Path) -> list[tuple[int, Mutant]]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from docstore.dedup.kernel import Kernel
 from docstore.text.explain import ExplainedBlock, doubts, explain, left_out
-from tests.reference.page import extractor
-from tests.reference.tokens import split
 
 STORY = " ".join(f"The walk over hill number {number} was long, and the view from it was good." for number in range(9))
 PAGE = f"""<html><head><title>A walk in the hills</title></head><body>
@@ -25,7 +24,7 @@ def block_of(blocks: list[ExplainedBlock], begin: str) -> ExplainedBlock:
 @pytest.mark.parametrize("source", [PAGE, "<p>short", "", "<noscript>" + STORY + "</noscript>", "a\0b <nav>c</nav>"])
 def test_the_kept_blocks_are_the_main_text(name: str, source: str) -> None:
     kept = "\n".join(block.text for block in explain(source, name) if block.is_kept)
-    assert kept == extractor(name)(split(source.replace("\0", "\ufffd")))
+    assert kept == Kernel(name).analyse(source.encode(), "text/html; charset=utf-8").main
 
 
 def test_every_block_of_the_default_rule_has_a_score_or_is_never_content() -> None:

@@ -1,4 +1,45 @@
-//! The default main-content rule: `tests/reference/scored.py`, whose header states it step by step.
+//! The default rule, `scored`: every block is scored by a table of evidence, and kept above the page's bar.
+//!
+//! The rule:
+//!
+//! 1. The blocks of the page but for those in elements that are never content (see `marks.rs`) or say that they are
+//!    adverts and hold at most half of the text, and those of at most half after leaves that say so; inline tags that
+//!    say so stand apart (see `marks.rs`).  Of the rest, *outlier blocks* go, long texts that few of many alike
+//!    elements have (`outliers.rs`), and *teasers* (`teasers.rs`). And what `combined` takes of the blocks; if it finds
+//!    16 solid ones or fewer, short ones are solid, too.  An element that holds more than 19/20 of the text is the page
+//!    itself, whatever it is called, unless a fifth of what it holds or more names cookies or consent; html and body
+//!    always are.  Where what is taken weighs less than 300 and the page has noscript elements, these are shown, and if
+//!    300 or more is taken then, the page is read so: it is a shell for browsers that run scripts, and its text stands
+//!    there for those that do not.
+//! 2. A block's *score* is the sum of what the scorecard gives for: the marks of the elements around it and of its own
+//!    tag; its size, its share of links and whether it is a heading, together with whether `combined` took it; where it
+//!    stands to what was taken, in which fifth of the page's text, and whether a heading comes before it; whether its
+//!    text stands in the title, or in another element too; how many blocks of the page have just the same marks and
+//!    element; whether it ends a sentence, has a sign of currency, names cookies or consent, or claims a copyright; and
+//!    the same things of the two blocks before and the two behind.
+//! 3. Blocks with a score above the *bar* are the main content: of -100, -50, 0 and 50 the one that promises the
+//!    greatest F1, where a block's chance to be content grows evenly from none at -200 to all at 300 and blocks count
+//!    by weight; the lowest of equals.  But of blocks of 40 and more with the same text only those in the element of
+//!    the first, or in one next to it with its name and marks, as pages repeat a text for other sizes of screen, and
+//!    replies quote.  Where there is none, what `combined` took.
+//! 4. That is *doubtful* where it weighs less than an eighth of the page's text, or no block scored above the bar, and
+//!    it has less than a fifth of the words of the title (of those with four characters or more, as they are written).
+//!    Then it is likely to be a notice that the whole site shares, and the page's text is that of step 5 of `combined`:
+//!    all that does not say that it is boilerplate.
+//! 5. Of what was found, *stamps* (dates, times and counts: `stamps.rs`) are left out, headings and blocks over 48
+//!    apart, where all of them weigh at most a fifth: they change while the page says the same.  A page of more is
+//!    about them.
+//!
+//! 6. Dates and times of lists and tables among what was found belong to it, with the short block before each.
+//!    Preformatted text among or right behind what was found belongs to it, unless it is numbers only or stands there
+//!    twice.  A line, else a sentence, of 40 and more that an earlier block has said is not written again, headings and
+//!    preformatted text apart, unless these are more than a third of all.
+//!
+//! `combined` knows what weight and explicit markup say of a page as a whole; the scorecard knows which kinds of blocks
+//! are content in shops, forums, lists and articles.  Its numbers were fitted to pages with known content;
+//! `docs/extraction.md` says which, and what came out on pages that were not looked at.
+//!
+//! Cases, in `tests/cases/text/`: `scored`, `scorecard`, `dates`, `once`, `preformatted`, `explain`, `kinds_of_pages`.
 
 use memchr::memmem;
 
