@@ -103,7 +103,6 @@ records = st.builds(
     ),
     st.integers(0, 1 << 62),
     st.integers(0, 1 << 62),
-    st.binary(max_size=16),
 )
 
 

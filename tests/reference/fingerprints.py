@@ -22,7 +22,8 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.model.analysis import BAND_WIDTH, BANDS, BINS, IN_ORDER, SAMPLE_LIMIT, SAMPLE_MODULUS, Analysis
+from docstore.model.analysis import BAND_WIDTH, BANDS, IN_ORDER, SAMPLE_LIMIT, SAMPLE_MODULUS, Analysis
+from docstore.model.choices import BINS
 from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BIN_BITS
 from docstore.model.sets import Numbers, Sets
 from docstore.model.sets import distinct as distinct_values

@@ -112,7 +112,7 @@ def test_a_page_without_words_has_no_fingerprint() -> None:
 
 
 def test_bad_choices_are_refused() -> None:
-    for choice in ({"extractor": "plateau"}, {"checksum": "none"}, {"shingle_words": 0}):
+    for choice in ({"extractor": "plateau"}, {"shingle_words": 0}):
         with pytest.raises(InvalidArgument):
             Kernel(**choice)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match=r"choose one of visible, combined, scored"):

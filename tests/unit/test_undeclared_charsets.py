@@ -12,7 +12,7 @@ import docstore
 from docstore.cli.main import main
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import IDENTIFIED_HEADER, content_type_of
-from docstore.model.types import VerdictKind
+from docstore.model.choices import VerdictKind
 from docstore.store import DocumentStore
 
 # w3lib issue 155, scrapy issue 3135: browsers detect the charset of pages that declare none.

@@ -37,7 +37,8 @@ from lxml import html as lxml_html
 import docstore
 from docstore.compiled import docstore_native
 from docstore.dedup.kernel import Kernel, words
-from docstore.model.types import Durability, Page, Schema, VerdictKind
+from docstore.model.choices import Durability, VerdictKind
+from docstore.model.types import Page, Schema
 from docstore.sweep.job import SweepOptions, sweep
 from tools.bench.extraction import KindPage, read_pages
 from tools.bench.harness import Section, run_commands

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docstore.dedup.kernel import words
-from docstore.notes.annotate import BUILT_IN, annotate, find_annotator
+from docstore.model.choices import ANNOTATORS
+from docstore.notes.annotate import annotate, find_annotator
 from docstore.notes.links import frontier, read_graph
 from tools.bench.harness import Section, fresh_store, load_pages, one_core, run_commands
 
@@ -36,7 +37,7 @@ def notes(corpus: Path, *, limit: int | None = None) -> Section:
         )
         names.write("\n".join(name for name, _ in counts.most_common(NAMES)))
         names.flush()
-        for name in BUILT_IN:
+        for name in ANNOTATORS:
             annotator = find_annotator(name, store, {"names": Path(names.name)})
             began = time.process_time()
             first = annotate(store, annotator)

@@ -51,7 +51,8 @@ from lxml import html as lxml_html
 
 import docstore
 from docstore.compiled import docstore_native
-from docstore.model.types import Page, VerdictKind
+from docstore.model.choices import VerdictKind
+from docstore.model.types import Page
 from tools.bench.extraction import KindPage, read_pages
 from tools.bench.harness import Section, fresh_store, run_commands
 

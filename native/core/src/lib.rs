@@ -14,6 +14,7 @@ pub mod charset;
 pub mod combined;
 pub mod evidence;
 pub mod explain;
+pub mod expressions;
 pub mod filter;
 pub mod flow;
 mod groups;

@@ -40,7 +40,6 @@ pub const STORED_CAPTURE: u8 = 0;
 const KINDS: u8 = 4;
 pub const ARRIVED: u8 = 64;
 pub const CONFIRMS: u8 = 65;
-pub const BODY_NAME: u8 = 66;
 /// A payload digest as most archives have it: its 20 bytes, in place of the column.
 pub const SHA1: u8 = 67;
 pub const SHA1_BYTES: usize = 20;
@@ -129,15 +128,15 @@ fn plain_row_key<'py>(url: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
     Some(PyBytes::new(url.py(), &key))
 }
 
-type Fields<'py> = (u8, Bound<'py, PyDict>, u64, u64, Bound<'py, PyBytes>);
+type Fields<'py> = (u8, Bound<'py, PyDict>, u64, u64);
 
-/// A capture record: kind, values by column, arrived, confirms, name of the body; None if it is damaged.  Columns are
+/// A capture record: kind, values by column, arrived, confirms; None if it is damaged.  Columns are
 /// given by their numbers.
 #[pyfunction]
 fn decode_capture<'py>(value: &Bound<'py, PyBytes>, names: &Bound<'py, PyDict>) -> PyResult<Option<Fields<'py>>> {
     let (python, source) = (value.py(), value.as_bytes());
     let columns = PyDict::new(python);
-    let (mut arrived, mut confirms, mut body_name) = (0, 0, PyBytes::new(python, b""));
+    let (mut arrived, mut confirms) = (0, 0);
     let Some(&kind) = source.first().filter(|kind| **kind < KINDS) else { return Ok(None) };
     let mut at = 1;
     while let Some(&number) = source.get(at) {
@@ -151,7 +150,6 @@ fn decode_capture<'py>(value: &Bound<'py, PyBytes>, names: &Bound<'py, PyDict>) 
                 let Some(found) = varint(content, &mut from) else { return Ok(None) };
                 *(if number == ARRIVED { &mut arrived } else { &mut confirms }) = found;
             }
-            BODY_NAME => body_name = PyBytes::new(python, content),
             SHA1 => {
                 let (Ok(content), Some(column)) = (content.try_into(), names.get_item(PAYLOAD_DIGEST)?) else {
                     return Ok(None);
@@ -165,7 +163,7 @@ fn decode_capture<'py>(value: &Bound<'py, PyBytes>, names: &Bound<'py, PyDict>) 
         }
         at = end;
     }
-    Ok(Some((kind, columns, arrived, confirms, body_name)))
+    Ok(Some((kind, columns, arrived, confirms)))
 }
 
 /// The cell value of a payload digest.
@@ -208,7 +206,6 @@ fn encode_capture<'py>(
     kind: u8,
     arrived: u64,
     confirms: u64,
-    body_name: &[u8],
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut fields = Vec::with_capacity(columns.len());
     let mut sha1 = None;
@@ -238,9 +235,6 @@ fn encode_capture<'py>(
             push_varint(&mut content, time);
             add(number, &content);
         }
-    }
-    if !body_name.is_empty() {
-        add(BODY_NAME, body_name);
     }
     if let Some(digest) = sha1 {
         add(SHA1, &digest);
