@@ -176,6 +176,7 @@ def run(folder: Path, name: str, tree: Path, tests: list[str], *, is_cargo: bool
     listed = folder / f"{name}.tsv"
     known = _noted(listed).union(*(_noted(folder / f"{each}.tsv", "\tcaught\t") for each in after))
     (module,) = tree.glob(MODULE)
+    whole = module.read_bytes()
     if not listed.exists() and (_tests(tree, tests) if not is_cargo else 0):
         raise SystemExit("the tests fail without a mutant")
     for number, mutant in kept(folder):
@@ -188,11 +189,13 @@ def run(folder: Path, name: str, tree: Path, tests: list[str], *, is_cargo: bool
             code = _cargo(tree, folder / "target-tests", "test", "-p", "docstore-kernel", *tests)
             source.write_bytes(before)
         else:
-            module.unlink()
+            module.unlink()  # a process may still read the file before
             shutil.copyfile(folder / f"{number}.so", module)
             code = _tests(tree, tests)
         with listed.open("a") as lines:
             print(number, "caught" if code else "survived", mutant, sep="\t", file=lines)
+    module.unlink()
+    module.write_bytes(whole)
 
 
 def _tests(tree: Path, tests: list[str]) -> int:

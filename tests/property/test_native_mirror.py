@@ -1,7 +1,7 @@
 """What native code measures of a text is what the readable definitions say: words, fingerprints, the tag plateau.
 
 `tests/reference/` defines these measures, which the lectures teach; which text a page has, `tests/cases/text` says.
-The texts come from the repository's pages, mutated and drawn.  Beside that: any body is analysed in linear time, in
+The texts come from the repository's pages, or are drawn.  Beside that: any body is analysed in linear time, in
 threads as alone, and lone surrogates do no harm.
 """
 
@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import functools
 import os
-import random
 import subprocess
 import sys
 import threading
 import time
 import unicodedata
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -113,122 +111,7 @@ def test_repository_pages_are_measured_the_same() -> None:
         assert_same(body, content_type, name)
 
 
-@pytest.mark.skipif(not (SHARED / "corpus").is_dir(), reason="no archive samples: set DOCSTORE_SHARED to their folder")
-def test_bodies_of_archive_samples_are_measured_the_same() -> None:
-    bodies = {
-        (body, content_type): name
-        for path in sorted((SHARED / "corpus" / "warc-samples").iterdir())
-        if path.suffix in {".warc", ".arc", ".gz"}
-        for name, body, content_type in archive_bodies(path)
-    }
-    assert len(bodies) > 100
-    for (body, content_type), name in islice(bodies.items(), 0, None, stride(24)):
-        for named in {content_type, "text/html"}:
-            assert_same(body, named, name)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif("DOCSTORE_CORPUS" not in os.environ, reason="DOCSTORE_CORPUS names no folder of archives")
-def test_every_page_of_the_corpus_is_measured_the_same() -> None:
-    count = 0
-    for path in sorted(Path(os.environ["DOCSTORE_CORPUS"]).glob("*.warc.gz")):
-        for name, body, content_type in archive_bodies(path):
-            assert_same(body, content_type, name)
-            count += 1
-    print(f"{count} pages analysed the same")
-    assert count
-
-
-# --- mutated pages ---
-
-
-def mutated(body: bytes, chance: random.Random) -> bytes:
-    """A body with bytes flipped, cut, doubled, moved, or with hostile pieces put in."""
-    changed = bytearray(body)
-    for _ in range(chance.choice((1, 1, 2, 4, 16))):
-        place = chance.randrange(len(changed) + 1)
-        match chance.randrange(6):
-            case 0 if place < len(changed):
-                changed[place] ^= 1 << chance.randrange(8)
-            case 1:
-                del changed[place:]
-            case 2:
-                del changed[place : place + chance.randrange(1, 40)]
-            case 3:
-                other = chance.randrange(len(changed) + 1)
-                changed[place:place] = changed[other : other + chance.randrange(1, 200)]
-            case 4:
-                changed[place:place] = chance.choice(PIECES).encode("utf-8", "surrogatepass")
-            case _:
-                changed[place:place] = bytes(chance.randrange(256) for _ in range(chance.randrange(1, 5)))
-    return bytes(changed)
-
-
-PIECES = (
-    "<", ">", "</", "/>", "<!", "<!--", "-->", "--!>", "->", "<!-->", "<?", "<![CDATA[", "]]>", "&", "&amp", "&#",
-    ";", "&#x110000;", "&#0;", "&#13;", "&#x85;", "&nbsp;", "&notin;", "&notit", "&ngE;", "&copy=1", '"', "'", "=",
-    "\0", "\n", "<script>", "</script>", "<SCRIPT ", "<title>", "</title>", "<textarea>", "</textarea", "<xmp>",
-    "<plaintext>", "<style>", "<noscript>", "</noscript>", "<template>", "</template>", "<pre>", "</pre>",
-    "<listing>", "<iframe>", "<p>", "<br>", "<img alt=x>", "<b>", "</b>", "<i>", "<div>", "</div>", "<li>", "<td>",
-    "<tr>", "</table>", "<h1>", "</h1>", "<h2 class=ad>", "<a href=/x/>", "<a href='y'>", "<a>", "</a>",
-    "<area href=z alt=' q '>", "<html lang=de>", "<meta charset=gbk>", "<meta charset='latin1'>",
-    "<meta name=description content='a  b'>", "<nav>", "<article>", "<meta property=og:title content=T>",
-    "<meta http-equiv=Content-Type content='text/html; charset=koi8-r'>", "<link rel='x Canonical' href=/c/ >",
-    "<main>", "<aside class=sidebar>", "<div id=no-menu class='mainMenu x'>", "<div role=navigation>", "<div hidden>",
-    "<p style='display : none'>", "<div itemprop=articleBody>", "<x-y>", "</x-y>", "\u00ad", "\u200b", "\u200d",
-    "\u0301", "\u0338", "\u0327", "\u1100\u1161\u11a8", "\uac00\u11a8", "\u0915\u094d\u0937", "\u0e40\u0e01\u0e49",
-    "\u4e2d\u6587", "\u3042\u3099", "\uff76\uff9e", "\u1e9e", "\u0130", "\u0131", "\u017f", "\u212a", "\ufb01",
-    "\u2126", "\u0345", "\U0001d400", "\U0001f600", "\u0378", "\ufdfa", "\u3000", "\u1680", "\x1c", "\x85", "\ufeff",
-    "word ", "Another ", "tea1 ", "_x_ ", "<span hidden>", "</span>", "<i aria-hidden=true>",
-    "<p style='DISPLAY:none'>", "<ruby>", "<rt>", "</rt>", "<rp>", "<rtc>", "</ruby>", "<select>", "<option>",
-    "</select>", "<button>", "</button>",
-    "<button class='x Accordion-button accordion'>", "<dt>", "<a class=headerlink href='#x'>", "\u00b6", "&para;", "[",
-    "]", "|", "<a href='?action=edit'>edit</a>", "<a role=button href='#'>", "<h3>", "</h3>", "<textarea hidden>",
-    "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor ",
-)  # fmt: skip
-
-CONTENT_TYPES = (
-    "text/html", "text/html", "text/html; charset=utf-8", "text/html;charset=windows-1251", "text/html; charset=gbk",
-    "text/html; charset='iso-8859-8-i'", "text/html; charset=utf-16le", "text/html; charset=replacement", None, "",
-    "application/xhtml+xml ; x=; charset = \"x-user-defined\"", "text/plain", " TEXT/HTML\x1f",
-    "text/html; chars\u0435t=x",
-)  # fmt: skip
-
-
-def mutations(count: int, seed: int) -> Iterator[tuple[bytes, str | None]]:
-    chance = random.Random(seed)
-    bodies = [each.body for each in repository_bodies() if each.body]
-    for _ in range(count):
-        body = mutated(chance.choice(bodies), chance)
-        yield body[: chance.choice((200, 2000, 20_000))], chance.choice(CONTENT_TYPES)
-
-
-def test_mutated_pages_are_measured_the_same() -> None:
-    print(f"seed {SEED}")
-    for body, content_type in mutations(few(600, 20), SEED):
-        assert_same(body, content_type)
-
-
-@pytest.mark.slow
-def test_very_many_mutated_pages_are_measured_the_same() -> None:
-    print(f"seed {SEED + 1}")
-    for body, content_type in mutations(20_000, SEED + 1):
-        assert_same(body, content_type)
-
-
-# --- made markup ---
-
-
-@given(
-    st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=8)), max_size=40).map("".join),
-    st.sampled_from(CONTENT_TYPES),
-)
-@settings(max_examples=few(500), deadline=None)
-def test_made_markup_is_measured_the_same(source: str, content_type: str | None) -> None:
-    assert_same(source.encode("utf-8", "replace"), content_type)
-
-
-@given(st.binary(max_size=200), st.sampled_from(CONTENT_TYPES))
+@given(st.binary(max_size=200), st.sampled_from(["text/html", "text/html; charset=gbk", "text/plain", None]))
 @example(b"\x1f\x8b", "text/html")
 @settings(max_examples=few(500), deadline=None)
 def test_any_bytes_are_measured_the_same(body: bytes, content_type: str | None) -> None:
@@ -239,11 +122,9 @@ def test_any_bytes_are_measured_the_same(body: bytes, content_type: str | None) 
 
 
 def assert_same_words(text: str) -> None:
-    """As words, and as a page, so that word count, text checksum and shingles speak for them."""
+    """As words, and as a text, so that word count, text checksum and shingles speak for them."""
     assert words(text) == reference_words(text)
-    assert_same(
-        ("<p>" + text.replace("&", " ").replace("<", " ")).encode("utf-8", "replace"), "text/html;charset=utf-8"
-    )
+    assert_measured(kernel_of("visible").analyse_text(text))
 
 
 def contexts(first: int, last: int) -> str:
@@ -413,7 +294,7 @@ SURROGATES_IN_A_SHELL = (
 )
 
 
-def test_the_tables_of_the_native_kernel_are_what_the_reference_says() -> None:
+def test_the_tables_of_the_native_kernel_are_what_the_lists_say() -> None:
     if not (CHECKOUT / "native").is_dir():
         pytest.skip("not a checkout: native/ is not here")
     if unicodedata.unidata_version != UNICODE["version"]:
