@@ -38,6 +38,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 20_560,
     "lines of tools/": 9_840,
+    "lines of tests/": 43_300,
 }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from docstore.compiled import docstore_native
 
 HTML = "text/html"
@@ -31,22 +29,6 @@ def test_common_characters_are_read_as_python_reads_them() -> None:
 def test_late_declarations_are_looked_for_in_linear_time() -> None:
     for part in (b"<!--", b"<a ", b"<meta x='", b"<script>", b"<title></", b"<!", b"< "):
         docstore_native.charset_of(part * 200_000, HTML)
-
-
-@pytest.mark.parametrize(
-    ("body", "content_type", "origin"),
-    [
-        (b"\xef\xbb\xbfa", HTML, "bom"),
-        (b"a", "text/html; charset=utf-8", "http"),
-        (b"<meta charset=gbk>a", HTML, "meta"),
-        (b"<?xml version='1.0' encoding='gbk'?>", HTML, "xml"),
-        (b"a", HTML, "guessed"),
-        ("\u00e9".encode(), "text/html; charset=latin1", "guessed"),
-        (b"caf\xe9", HTML, "guessed"),
-    ],
-)
-def test_where_a_charset_comes_from_is_known(body: bytes, content_type: str, origin: str) -> None:
-    assert docstore_native.charset_of(body, content_type)[1] == origin
 
 
 def test_the_top_level_domain_helps_to_guess() -> None:

@@ -49,13 +49,6 @@ PAGE = """<title>Walks</title><nav><ul><li><a href=/>Home</a><li><a href=/b>Othe
 <img src=b.png alt="An advert"><footer><p>Copyright, imprint, <a href=/c>contact</a></footer>"""
 
 
-def test_a_block_that_main_text_leaves_out_is_not_in_the_markdown() -> None:
-    made = markdown(PAGE, "scored")
-    assert made.startswith("# Walks\n\nThe walk over") and "![The hill](https://example.com/docs/a.png)" in made
-    assert "Home" not in made and "Copyright" not in made and "advert" not in made
-    assert "Home" in markdown(PAGE, "visible")
-
-
 def test_other_documents_are_paragraphs_of_their_lines() -> None:
     assert docstore_native.markdown(b"", "text/plain", URL, "# a\nb & <c>\n\n") == "\\# a\n\nb & \\<c>\n"
     assert docstore_native.markdown(PAGE.encode(), HTML, URL, "another text") == "another text\n"

@@ -14,7 +14,7 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::records::{crc32, push_varint, CRC_BYTES, HEADER_BYTES, INLINE, RELATED_BYTES};
 
@@ -30,7 +30,6 @@ pub const DICTIONARY: u8 = 2;
 pub const DELTA: u8 = 3;
 /// Of a text that is a delta of its body, whose record is directly before it.
 pub const BODY: u8 = 4;
-const NAME_BYTES: usize = 16;
 /// Tags of a cell's value that is a record (`REF`), or that is not kept.
 pub const REF: u8 = 1;
 pub const ABSENT: u8 = 2;
@@ -50,8 +49,6 @@ const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const URL_LIMIT_BYTES: usize = 65_536;
 /// Decoded, or copied, in some 50 us: another thread that got the GIL meanwhile would keep it a hundred times as long.
 pub const SHORT_BYTES: usize = 128 << 10;
-/// Of lists and maps in a message.
-const MOST_DEPTH: u8 = 8;
 
 thread_local! {
     static DECODER: RefCell<Option<Box<Decoder>>> = const { RefCell::new(None) };
