@@ -36,8 +36,8 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 20_560,
-    "lines of tools/": 9_840,
+    "lines of Rust": 20_730,
+    "lines of tools/": 9_850,
     "lines of tests/": 43_300,
 }
 
