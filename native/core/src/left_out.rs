@@ -37,6 +37,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use crate::attributes::{declares, decoded};
 use crate::bytes::is_blank;
 use crate::groups;
 use crate::names::{
@@ -45,7 +46,6 @@ use crate::names::{
 };
 use crate::page::{is_space, sources, values};
 use crate::references::decode;
-use crate::attributes::{declares, decoded};
 use crate::simd;
 use crate::tokens::{mentions, Tag, Tags};
 use crate::wide::{self, in_a_group_of_64, Bytes, Groups};
