@@ -8,9 +8,9 @@ Windows over the places are compared: first by the weight of the different words
 whether a sentence starts before them in the remaining room, and how early they come.  If the best
 window of the whole length misses words, two or three shorter passages are tried, and used if they cover more.
 
-A passage begins at the start of a near sentence or block, else between words; it ends likewise.  No sentence ends behind
-an abbreviation (`_ends_sentence`).  A heading is parted from what follows it by a dash.  In text
-without blanks it is cut between characters, never inside one.  An ellipsis shows a cut inside a sentence.  Without
+A passage begins at the start of a near sentence or block, else between words; it ends likewise.  No sentence ends
+behind an abbreviation (`_ends_sentence`).  A heading is parted from what follows it by a dash.  In text without blanks
+it is cut between characters, never inside one.  An ellipsis shows a cut inside a sentence.  Without
 a query, or if the text has no word of it, the snippet is the page's description, else the beginning of its text.
 """
 
@@ -48,10 +48,10 @@ ELLIPSIS: Final = "\u2026"
 _SENTENCE_ENDS: Final = (". ", "! ", "? ")
 _UNSPACED_SENTENCE_ENDS: Final = ("。", "！", "？", "।")
 _ABBREVIATIONS: Final = {
-    "en": "Adm Capt Cf Co Col Corp Dept Dr Ed Eds Eq Fig Figs Gen Gov Hon Inc Jr Lt Ltd Mr Mrs Ms Mt No Nos Op Prof Rep Rev "
-    "Sec Sen Sgt Sr St Vol Vols al approx cf e.g ed eds eq i.e incl resp viz vs",
-    "de": "Abb Abs Art Bd Dipl Hr Fr Ing Kap Mio Mrd Nr Str Tab Tel Univ allg bspw bzw ca evtl gem geb gest ggf inkl max min "
-    "sog u.a usw vgl z.B z.T zzgl",
+    "en": "Adm Capt Cf Co Col Corp Dept Dr Ed Eds Eq Fig Figs Gen Gov Hon Inc Jr Lt Ltd Mr Mrs Ms Mt No Nos Op Prof "
+    "Rep Rev Sec Sen Sgt Sr St Vol Vols al approx cf e.g ed eds eq i.e incl resp viz vs",
+    "de": "Abb Abs Art Bd Dipl Hr Fr Ing Kap Mio Mrd Nr Str Tab Tel Univ allg bspw bzw ca evtl gem geb gest ggf inkl "
+    "max min sog u.a usw vgl z.B z.T zzgl",
     "fr": "MM Me Mgr Mlle Mme Mmes Pr Ste Éd art av chap env ex fig hab p.ex éd",
     "es": "Avda Dra Dña EE.UU Gral Lic Sra Sres Srta Ud Uds Vd aprox núm p.ej pág págs tel",
     "it": "Avv Dott Dott.ssa On Sig Sig.ra Sigg cfr ecc pag",
@@ -275,8 +275,8 @@ def _best_window(text: str, hits: Sequence[_Hit], weights: Sequence[float], widt
 def _ends_sentence(text: str, place: int) -> bool:
     """Whether a sentence ends with the mark at a place, behind which a blank stands.
 
-    None ends with the dot of an initial, of an abbreviation of the list, or of a number of one or two digits; nor of one to
-    three letters if a lowercase letter or a digit follows.
+    None ends with the dot of an initial, of an abbreviation of the list, or of a number of one or two digits; nor of
+    one to three letters if a lowercase letter or a digit follows.
     """
     if text[place] != ".":
         return True

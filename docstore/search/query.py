@@ -346,7 +346,7 @@ class QueryMaker:
         return self._weights.fields[field] or 1.0
 
     def _word(self, word: str, field: str, boost: float) -> Iterator[Query]:
-        """Queries of a word in a field, and of its other forms: words that begin with it, its number, it written apart."""
+        """Queries of a word in a field, of words that begin with it, and of its other forms."""
         count = self._searcher.doc_freq(field, word)
         if count:
             yield Query.boost_query(Query.term_query(self._schema, field, word), boost)

@@ -4,9 +4,9 @@ One function gives these forms, to the search index, to a query and to a snippet
 with each emoji as a word of its own.  `PlacedWords` keeps where each word stands in the text, so a word is marked
 whatever characters it is written in: with soft hyphens, as ligatures, in half or full width, or in composed letters.
 
-A query word matches at the beginning of a word of the text: the whole word, or a prefix of it (`beginning_of`).  It also
-matches its other forms (`forms_of`): plurals of English, short Bengali and Hindi nouns with an ending, an Arabic noun
-with and without its article, and words that are written apart.  What stands in quotation marks matches as it is.
+A query word matches at the beginning of a word of the text: the whole word, or a prefix of it (`beginning_of`).  It
+also matches its other forms (`forms_of`): plurals of English, short Bengali and Hindi nouns with an ending, an Arabic
+noun with and without its article, and words that are written apart.  What stands in quotation marks matches as it is.
 Scripts without blanks between words give a word for each character, so their sequences are searched by pairs of
 neighbours: consecutive pairs mark the whole sequence.  The search index has the same rules.
 """
@@ -93,7 +93,7 @@ _LATIN: Final = re.compile("[a-z]{2,}")
 _SIBILANT: Final = re.compile("(?:s|x|z|ch|sh)$")
 _SINGULARS: Final = frozenset({"news", "does", "goes", "always", "perhaps", "this", "whereas"})
 """Frequent words that end like plurals."""
-_PREFIXES: Final = (*"bcdefghjklmnpqrstuvwxyz", *"anti co hi multi non pre sci semi sub wi".split())
+_PREFIXES: Final = (*"bcdefghjklmnpqrstuvwxyz", "anti", "co", "hi", "multi", "non", "pre", "sci", "semi", "sub", "wi")
 """What stands before a hyphen and is no word of its own: a letter as in e-mail and x-ray, and prefixes."""
 LONGEST_ABBREVIATION: Final = 5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -296,6 +297,55 @@ def test_listed_stop_words_bound_no_key_phrase(store: DocumentStore, stop: str, 
     put(store, URL, "One page, which has none of these words.")
     found = [words for words, _ in key_phrases(" ".join(lines), stop_words(store)[""] | {*filler})]
     assert phrase in found and not {*stop.split()} & {word for words in found for word in words.split()}
+
+
+@pytest.mark.parametrize(
+    ("lang", "text", "stop", "phrase"),
+    [
+        ("en", "The mill of the river and the old wheel of the mill is by the river.", "the of and is by", "mill"),
+        ("", "Die Mühle an dem Fluss und das Rad der Mühle sind an dem Fluss.", "die der das und an dem", "mühle"),
+        ("fr", "Le moulin de la rivière et la roue du moulin sont dans la rivière.", "le la de du et dans", "moulin"),
+        ("ru", "Мельница на реке и колесо у мельницы, а мельница не на реке.", "на и у не а", "мельница"),
+        ("", "El molino de la aldea y la rueda del molino son de la aldea.", "el la de del y son", "molino"),
+    ],
+)
+def test_key_phrases_of_a_store_of_two_pages_are_its_subjects_and_no_stop_words(
+    store: DocumentStore, lang: str, text: str, stop: str, phrase: str
+) -> None:
+    for number in range(2):
+        lines = " ".join(f"{text} {' '.join(words(10 * number + n, 9))}." for n in range(6))
+        put(store, f"{URL}{number}", f"<html lang='{lang}'><p>{lines}</p>")
+    annotate(store, find_annotator("keyphrases", store, {}))
+    for note in notes_of(store):
+        found = {word for words, _ in decode_note(note)["phrases"] for word in words.split()}
+        assert phrase in found and not {*stop.split()} & found
+
+
+def test_no_japanese_phrase_is_a_piece_of_a_word() -> None:
+    pieces = "コンピュータの情報処理を学ぶ。新しいﾕｰｻﾞｰが登録を繰り返した。"
+    pieces += "サーバーの情報処理とコンピュータ。水車の登録している。"
+    text = "".join(
+        f"{pieces}{word}が{word}で見る。" for word in ("山川", "石橋", "森林", "田畑", "海岸", "湖水") for _ in range(2)
+    )
+    found = [phrase for phrase, _ in key_phrases(text, frozenset())]
+    whole = {
+        "コンピュータ",
+        "情報処理",
+        "ユーザー",
+        "登録",
+        "サーバー",
+        "水車",
+        "山川",
+        "石橋",
+        "森林",
+        "田畑",
+        "海岸",
+        "湖水",
+    }
+    assert {"コンピュータ", "情報処理"} & {part for phrase in found for part in re.split("[ぁ-ん]+", phrase)}
+    for phrase in found:
+        assert {part for part in re.split("[ぁ-ん]+", phrase) if len(part) > 1} <= whole, found
+        assert phrase.startswith(tuple(whole)) and phrase.endswith(tuple(whole)), found
 
 
 def test_entities_are_the_longest_names_of_the_lists(store: DocumentStore, tmp_path: Path) -> None:
