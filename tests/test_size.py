@@ -39,7 +39,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 20_730,
     "lines of tools/": 9_850,
-    "lines of tests/": 44_540,  # of 46,545: 43,296 without the second kernel, then tests of a crawl's sends
+    "lines of tests/": 45_040,  # of 46,545: 43,296 without the second kernel, then tests of other issues
 }
 
 

@@ -145,9 +145,9 @@ class Work:
         stored = {one.url: _known(page.body, one.verdict) for page, one in zip(pages, results, strict=True)}
         self.promised(pages=self.promise.pages | stored, in_flight={})
 
-    def delete(self, url: str, *, purge: bool = False) -> None:
+    def delete(self, url: str, *, purge: bool = False, compact: bool = True) -> None:
         self.promised(in_flight=self._allowed({url: None}))
-        self.store.delete(url, purge=purge)
+        self.store.delete(url, purge=purge, compact=compact)
         self.promised(pages=self.promise.pages | {url: None}, in_flight={})
 
 
