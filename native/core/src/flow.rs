@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::bytes::{self, is_space, is_wide_space, sequence_length};
 use crate::references::reference;
 use crate::simd::Sixteen;
+use crate::tokens::Tag;
 use crate::wide::Bytes;
 
 /// What stands between the last word written and the next one.
@@ -40,6 +41,8 @@ pub enum Source {
     Preformatted,
     /// They do not count, and a line feed ends the block.
     Literal,
+    /// They do not count.
+    Characters,
 }
 
 impl Flow {
@@ -126,6 +129,14 @@ impl Flow {
         self.push_inline::<Sixteen>(source, start, end, how);
     }
 
+    /// Append the content of a tag, which is a block unless it is a section of characters.
+    pub fn push_raw(&mut self, source: &[u8], tag: &Tag, how: Source) {
+        self.push(source, tag.content as usize, tag.end as usize, how);
+        if how != Source::Characters {
+            self.end_block();
+        }
+    }
+
     /// `push`, for where it is called most.
     #[inline(always)]
     pub fn push_inline<B: Bytes>(&mut self, source: &[u8], start: usize, end: usize, how: Source) {
@@ -140,7 +151,8 @@ impl Flow {
             let bytes = B::load(source, place);
             // What lies behind the end of the text, or of these bytes, is no matter: it begins with a special bit.
             let left = (end - place).min(B::COUNT).min(63);
-            let newlines = if how == Source::Text { bytes.equal(b'\n') } else { 0 };
+            let is_line = matches!(how, Source::Text | Source::Characters);
+            let newlines = if is_line { bytes.equal(b'\n') } else { 0 };
             let spaces = bytes.equal(b' ') | newlines;
             let special = bytes.at_most(0x1f) & !newlines | bytes.equal(b'&') | bytes.high() | 1 << left;
             // One space between two plain bytes stays as it is, a line feed is one.
@@ -221,7 +233,7 @@ impl Flow {
             self.end_block();
             return place + 1;
         }
-        if byte == b'&' && how != Source::Literal {
+        if byte == b'&' && !matches!(how, Source::Literal | Source::Characters) {
             if let Some(found) = reference(&source[place..], false) {
                 for character in found.characters.into_iter().flatten() {
                     if character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character) {

@@ -15,6 +15,7 @@ pub mod evidence;
 pub mod explain;
 pub mod filter;
 pub mod flow;
+pub mod foreign;
 mod groups;
 pub mod invariants;
 pub mod kind;

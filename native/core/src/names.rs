@@ -1,6 +1,7 @@
 //! Tag names as numbers: known ones by table, others in order of appearance on the page.
 //!
-//! A *tag name* is a number, doubled, plus one for an end tag; comments and swallowed tags have `NOTHING`.
+//! A *tag name* is a number, doubled, plus one for an end tag; comments and swallowed tags have `NOTHING`,
+//! and what stands for no tag of HTML has a number right below.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -9,6 +10,8 @@ use crate::bytes;
 pub use crate::tables::names::*;
 
 pub const NOTHING: u32 = u32::MAX;
+/// Of a section of characters, whose content is text as it is.
+pub const CDATA: u32 = NOTHING - 2;
 
 const SLOTS: usize = 512;
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;

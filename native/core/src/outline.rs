@@ -8,7 +8,7 @@ use crate::inline_tags::InlineTags;
 use crate::evidence::element_evidence;
 use crate::flow::{Flow, Source};
 use crate::left_out::Kept;
-use crate::names::{self, properties, CLOSES, KINDS, KNOWN, NOTHING};
+use crate::names::{self, properties, CDATA, CLOSES, KINDS, KNOWN, NOTHING};
 use crate::attributes::{Remembered, Said};
 use crate::tokens::{mentions, Tag};
 use crate::visible::Shown;
@@ -242,8 +242,7 @@ impl Outline {
             }
             let (before, mut of_signs) = (flow.weight(), 0);
             if let Some(how) = raw {
-                flow.push(source, tag.content as usize, tag.end as usize, how);
-                flow.end_block();
+                flow.push_raw(source, tag, how);
             }
             if let Some(how) = shown.text {
                 if signs.first().is_none_or(|sign| sign.start as usize >= end) {
@@ -430,7 +429,7 @@ fn is_inline_name(element: u32) -> bool {
 
 #[inline(always)]
 pub fn kind_of(tag: &Tag) -> u8 {
-    if tag.name == NOTHING {
+    if tag.name >= CDATA {
         return INLINE;
     }
     let kinds = KINDS.get((tag.name >> 1) as usize).copied().unwrap_or((0, 0));

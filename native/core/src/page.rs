@@ -152,7 +152,7 @@ pub fn read(source: &[u8], tags: &Tags, links: bool, flow: &mut Flow) -> Declare
             if meta.title.is_none() {
                 flow.clear();
                 flow.push(source, tag.content as usize, tag.end as usize, Source::Text);
-                meta.title = Some(flow.to_line());
+                meta.title = Some(flow.to_line()).filter(|title| !title.is_empty());
             }
         } else {
             declare(&mut meta, element, tag.attributes(source));
@@ -161,7 +161,7 @@ pub fn read(source: &[u8], tags: &Tags, links: bool, flow: &mut Flow) -> Declare
     if let Some(first) = anchor {
         declared.links.push((href, text_between(source, all, first, tags.len(), flow)));
     }
-    declared.title = meta.title.filter(|title| !title.is_empty()).or(meta.og_title).unwrap_or_default();
+    declared.title = meta.title.or(meta.og_title).unwrap_or_default();
     declared.description = meta.description.or(meta.og_description).or(meta.twitter_description).unwrap_or_default();
     declared.keywords = meta.keywords.unwrap_or_default();
     declared.lang = meta.lang.or(meta.content_language).unwrap_or_default();

@@ -170,7 +170,7 @@ pub struct Found {
     pub is_doubtful: bool,
 }
 
-/// The text of the first title element, folded.
+/// The text of the first title element that has one, folded.
 #[derive(Default)]
 struct Title {
     text: String,
@@ -485,8 +485,11 @@ impl Scored {
 
     pub fn read_title(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) {
         flow.clear();
-        if let Some(title) = tags.iter().find(|tag| tag.name == NAME_TITLE << 1) {
+        for title in tags.iter().filter(|tag| tag.name == NAME_TITLE << 1) {
             flow.push(source, title.content as usize, title.end as usize, Source::Text);
+            if !flow.bytes().is_empty() {
+                break;
+            }
         }
         self.title = Title::of(flow.to_line());
     }

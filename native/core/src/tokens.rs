@@ -3,7 +3,8 @@
 //! One pass over UTF-8 bytes; every byte is looked at a bounded number of times.
 
 use crate::bytes::{self, find, is_blank};
-use crate::names::{self, Names, NOTHING};
+use crate::foreign::Foreign;
+use crate::names::{self, Names, CDATA, NOTHING};
 use crate::simd;
 use crate::wide::{self, equal_of_64, Bytes};
 
@@ -41,7 +42,16 @@ impl Tag {
         &source[self.content as usize..self.end as usize]
     }
 
-    fn comment(start: usize, end: usize) -> Self {
+    /// A section of characters that begins at a place: its content is text as it is, up to `]]>`, the next tag.
+    fn of_cdata(source: &[u8], start: usize) -> Self {
+        let content = start + 2 + CDATA_START.len();
+        let end = memchr::memmem::find(&source[content..], b"]]>").map_or(source.len(), |at| content + at);
+        let (start, attributes, content) = (start as u32, content as u32 - 1, content as u32);
+        Self { start, end: end as u32, attributes, content, name: CDATA }
+    }
+
+    /// What is neither an element nor text.
+    pub fn comment(start: usize, end: usize) -> Self {
         Self { start: start as u32, end: end as u32, attributes: end as u32, content: end as u32, name: NOTHING }
     }
 }
@@ -53,6 +63,8 @@ pub struct Tags {
     /// Numbers of those that say something by their names alone, as they were when the source was cut.
     pub special: Vec<u32>,
 }
+
+const CDATA_START: &[u8] = b"[CDATA[";
 
 /// Properties of special tags.
 const SPECIAL: u16 = names::HIDDEN | names::DECLARING | names::RAW | names::LEFT_OUT | names::BUTTON;
@@ -151,6 +163,7 @@ impl<'a> Openings<'a> {
 
 struct Split<'a> {
     source: &'a [u8],
+    is_xhtml: bool,
     tags: &'a mut Tags,
     names: &'a mut Names,
 }
@@ -160,43 +173,48 @@ impl wide::Work for Split<'_> {
 
     #[inline(always)]
     fn on<B: Bytes>(self) {
-        split_on::<B>(self.source, self.tags, self.names);
+        split_on::<B>(self.source, self.is_xhtml, self.tags, self.names);
     }
 }
 
-/// Cut a source at its markup.
+/// Cut a source at its markup; `is_xhtml` as `foreign::is_xhtml` says.
 #[inline(never)]
-pub fn split(source: &[u8], tags: &mut Tags, names: &mut Names) {
-    wide::run(Split { source, tags, names });
+pub fn split(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mut Names) {
+    wide::run(Split { source, is_xhtml, tags, names });
 }
 
 #[inline(always)]
-fn split_on<B: Bytes>(source: &[u8], tags: &mut Tags, names: &mut Names) {
+fn split_on<B: Bytes>(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mut Names) {
     let Tags { all, special } = tags;
     all.clear();
     special.clear();
     let mut openings = Openings::new(source);
+    let mut foreign = Foreign::of(is_xhtml);
     let mut frames = None;
     let mut place = 0;
     while let Some(at) = openings.from::<B>(place).filter(|&at| at + 1 < source.len()) {
-        let tag = match source[at + 1] {
+        let mut tag = match source[at + 1] {
             byte if byte.is_ascii_alphabetic() => element::<B>(source, at, at + 1, 0, names, &mut frames),
             b'/' if at + 2 == source.len() => return,
             b'/' if source[at + 2].is_ascii_alphabetic() => {
                 plain_end(source, at, names).unwrap_or_else(|| element::<B>(source, at, at + 2, 1, names, &mut frames))
             }
             b'!' if source[at + 2..].starts_with(b"--") => Tag::comment(at, comment_end(source, at + 4)),
+            b'!' if foreign.has_cdata() && source[at + 2..].starts_with(CDATA_START) => Tag::of_cdata(source, at),
             b'!' | b'?' | b'/' => Tag::comment(at, (find(b'>', source, at + 2) + 1).min(source.len())),
             _ => {
                 place = at + 1;
                 continue;
             }
         };
+        let ended = if foreign.concerns(&tag) { foreign.pass(source, &mut tag) } else { None };
         place = tag.end as usize;
-        if names::properties(tag.name) & SPECIAL != 0 {
-            special.push(all.len() as u32);
+        for tag in [Some(tag), ended].into_iter().flatten() {
+            if names::properties(tag.name) & SPECIAL != 0 {
+                special.push(all.len() as u32);
+            }
+            all.push(tag);
         }
-        all.push(tag);
     }
 }
 
@@ -420,7 +438,7 @@ fn has_frameset(source: &[u8]) -> bool {
 }
 
 /// The end of the content of the raw element of that name.
-fn raw_end(source: &[u8], start: usize, name: &[u8]) -> usize {
+pub fn raw_end(source: &[u8], start: usize, name: &[u8]) -> usize {
     let mut place = start;
     loop {
         place = find(b'<', source, place);

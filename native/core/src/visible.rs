@@ -2,7 +2,7 @@
 
 use crate::flow::{Flow, Source};
 use crate::left_out::Kept;
-use crate::names::{self, properties, NOTHING};
+use crate::names::{self, properties, CDATA};
 use crate::tokens::Tag;
 use crate::wide::{self, Bytes};
 
@@ -27,7 +27,7 @@ impl Shown {
     pub fn pass(&mut self, tag: &Tag) -> Option<Source> {
         let element = properties(tag.name);
         if element & (names::HIDDEN | names::PREFORMATTED | names::VISIBLE_RAW) == 0 {
-            return None;
+            return if tag.name == CDATA { self.text.map(|_| Source::Characters) } else { None };
         }
         self.pass_special(tag, element)
     }
@@ -62,7 +62,7 @@ impl Shown {
 /// Whether a tag cuts words.
 #[inline(always)]
 pub fn is_break(tag: &Tag) -> bool {
-    tag.name != NOTHING && properties(tag.name) & names::INLINE == 0
+    tag.name < CDATA && properties(tag.name) & names::INLINE == 0
 }
 
 struct Visible<'a> {
@@ -100,8 +100,7 @@ fn visible_on<B: Bytes>(source: &[u8], kept: Kept, flow: &mut Flow) {
             flow.end_block();
         }
         if let Some(how) = shown.pass(tag) {
-            flow.push(source, tag.content as usize, tag.end as usize, how);
-            flow.end_block();
+            flow.push_raw(source, tag, how);
         }
         start = tag.end as usize;
     }

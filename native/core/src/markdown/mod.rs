@@ -195,7 +195,7 @@ impl Writer<'_> {
                 self.start_element(number, tag.attributes(self.of.source));
             }
             let raw = shown.pass(tag);
-            if tag.name != NOTHING {
+            if tag.name < CDATA {
                 self.tag(number, tag, shown.text.is_some());
             }
             self.text(number + 1, tag.end as usize, raw, shown.text);
@@ -245,8 +245,7 @@ impl Writer<'_> {
             self.show(place, block.text.end, piece);
         } else {
             if let Some(raw) = raw {
-                self.flow.push(source, tags[piece - 1].content as usize, start, raw);
-                self.flow.end_block();
+                self.flow.push_raw(source, &tags[piece - 1], raw);
             }
             self.flow.push(source, range.start, range.end, how.unwrap_or(Source::Text));
             self.show(place, block.text.start + self.flow.bytes().len(), piece);
