@@ -4,16 +4,23 @@
 use std::ops::Range;
 
 use crate::bytes::{self, is_space, is_wide_space, sequence_length};
+use crate::names::{BLANK, MEETING, SOFT};
 use crate::references::reference;
 use crate::simd::Sixteen;
 use crate::tokens::Tag;
 use crate::wide::Bytes;
+
+/// Bytes of a word that are looked at.
+const WORD_BYTES: usize = 32;
 
 /// What stands between the last word written and the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
     #[default]
     Nothing,
+    /// A space if two letters or digits follow, which are not all digits with those before; or if any follows.
+    Soft,
+    Meeting,
     Space,
     Line,
 }
@@ -81,6 +88,28 @@ impl Flow {
         self.widen(Gap::Space);
     }
 
+    /// Part the next word from the last one as a tag that stands for no tag of HTML says.
+    pub fn part(&mut self, name: u32) {
+        match name {
+            SOFT if last_word(self.bytes()).chars().nth(1).is_some() => self.widen(Gap::Soft),
+            MEETING if !last_word(self.bytes()).is_empty() => self.widen(Gap::Meeting),
+            BLANK => self.blank(),
+            _ => {}
+        }
+    }
+
+    /// Whether a gap between words is a blank before a text.
+    #[cold]
+    fn settle(&mut self, next: &[u8]) {
+        let is_number = |text: &str| text.chars().all(|each| each.is_numeric());
+        let next = String::from_utf8_lossy(&next[..next.len().min(WORD_BYTES)]).into_owned();
+        let next: String = next.chars().take_while(|each| each.is_alphanumeric()).collect();
+        let last = last_word(self.bytes());
+        let is_word = next.chars().nth(1).is_some() && !(is_number(&next) && is_number(&last));
+        let is_blank = is_word || (self.gap == Gap::Meeting && !next.is_empty());
+        self.gap = if is_blank { Gap::Space } else { Gap::Nothing };
+    }
+
     #[inline(always)]
     fn widen(&mut self, gap: Gap) {
         self.gap = self.gap.max(gap);
@@ -144,6 +173,9 @@ impl Flow {
         let most = self.length + (end - start) * 2 + 2 * B::COUNT;
         if self.bytes.len() < most {
             self.bytes.resize(most * 2, 0);
+        }
+        if matches!(self.gap, Gap::Soft | Gap::Meeting) && start < end {
+            self.settle(&source[start..end]);
         }
         let text = &source[..end];
         let mut place = start;
@@ -266,6 +298,12 @@ impl Flow {
         }
         place + 1
     }
+}
+
+/// The letters and digits at the end of a text.
+fn last_word(text: &[u8]) -> String {
+    let end = String::from_utf8_lossy(&text[text.len().saturating_sub(WORD_BYTES)..]).into_owned();
+    end.chars().rev().take_while(|each| each.is_alphanumeric()).collect()
 }
 
 /// A string folded to one line.

@@ -21,6 +21,7 @@ pub mod invariants;
 pub mod kind;
 mod lanes;
 pub mod left_out;
+pub mod lines;
 pub mod markdown;
 pub mod marks;
 pub mod murmur;

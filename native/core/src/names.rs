@@ -12,6 +12,12 @@ pub use crate::tables::names::*;
 pub const NOTHING: u32 = u32::MAX;
 /// Of a section of characters, whose content is text as it is.
 pub const CDATA: u32 = NOTHING - 2;
+/// A blank between two words; one if both have two letters or more; one in any case.
+pub const MEETING: u32 = NOTHING - 4;
+pub const SOFT: u32 = NOTHING - 6;
+pub const BLANK: u32 = NOTHING - 8;
+/// The end of a block.
+pub const CUT: u32 = NOTHING - 10;
 
 const SLOTS: usize = 512;
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -126,6 +132,27 @@ impl Names {
 #[inline(always)]
 pub fn properties(tag_name: u32) -> u16 {
     PROPERTIES.get((tag_name >> 1) as usize).copied().unwrap_or(0)
+}
+
+/// Elements that are part of a line if there are words beside them, and else cut.
+const DOUBTFUL: [u32; 15] = [
+    NAME_AUDIO, NAME_BUTTON, NAME_CANVAS, NAME_EMBED, NAME_INPUT, NAME_LABEL, NAME_MAP, NAME_MATH, NAME_OBJECT,
+    NAME_PICTURE, NAME_SLOT, NAME_SOURCE, NAME_SVG, NAME_TRACK, NAME_VIDEO,
+];
+
+/// Whether the text around an element says if its tags cut it.
+#[inline(always)]
+pub fn is_doubtful(tag_name: u32) -> bool {
+    static IS_DOUBTFUL: [bool; KNOWN] = {
+        let mut doubtful = [false; KNOWN];
+        let mut place = 0;
+        while place < DOUBTFUL.len() {
+            doubtful[DOUBTFUL[place] as usize] = true;
+            place += 1;
+        }
+        doubtful
+    };
+    tag_name < CUT && IS_DOUBTFUL.get((tag_name >> 1) as usize).copied().unwrap_or(true)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::inline_tags::InlineTags;
 use crate::evidence::element_evidence;
 use crate::flow::{Flow, Source};
 use crate::left_out::Kept;
-use crate::names::{self, properties, CDATA, CLOSES, KINDS, KNOWN, NOTHING};
+use crate::names::{self, properties, CLOSES, CUT, KINDS, KNOWN, NOTHING};
 use crate::attributes::{Remembered, Said};
 use crate::tokens::{mentions, Tag};
 use crate::visible::Shown;
@@ -191,6 +191,9 @@ impl Outline {
             match kind {
                 INLINE => {
                     is_inline = true;
+                    if tag.name >= CUT {
+                        flow.part(tag.name);
+                    }
                     if element == names::NAME_TIME {
                         reading.in_time = tag.name & 1 == 0;
                     }
@@ -429,8 +432,8 @@ fn is_inline_name(element: u32) -> bool {
 
 #[inline(always)]
 pub fn kind_of(tag: &Tag) -> u8 {
-    if tag.name >= CDATA {
-        return INLINE;
+    if tag.name >= CUT {
+        return if tag.name == CUT { NO_ELEMENT } else { INLINE };
     }
     let kinds = KINDS.get((tag.name >> 1) as usize).copied().unwrap_or((0, 0));
     if tag.name & 1 == 0 {

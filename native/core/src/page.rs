@@ -94,6 +94,8 @@ fn text_between(source: &[u8], kept: Kept, first: usize, last: usize, flow: &mut
         flow.push_around(source, start, end, Source::Text, &mut signs, |flow, _| flow.blank());
         if number < last && is_break(&tags[number]) {
             flow.end_block();
+        } else if number < last {
+            flow.part(tags[number].name);
         }
     }
     flow.to_line()
@@ -107,7 +109,7 @@ pub fn read(source: &[u8], tags: &Tags, links: bool, flow: &mut Flow) -> Declare
     let mut hidden_depth = 0usize;
     let mut anchor = None;
     let mut href = String::new();
-    let Tags { all: tags, special } = tags;
+    let Tags { all: tags, special, .. } = tags;
     let every: Vec<u32>;
     let numbers = if links {
         every = (0..tags.len() as u32).collect();

@@ -62,6 +62,8 @@ pub struct Tags {
     pub all: Vec<Tag>,
     /// Numbers of those that say something by their names alone, as they were when the source was cut.
     pub special: Vec<u32>,
+    /// Whether the text around some of them says if they cut it.
+    pub has_doubtful: bool,
 }
 
 const CDATA_START: &[u8] = b"[CDATA[";
@@ -185,7 +187,8 @@ pub fn split(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mut Names) 
 
 #[inline(always)]
 fn split_on<B: Bytes>(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mut Names) {
-    let Tags { all, special } = tags;
+    let Tags { all, special, has_doubtful } = tags;
+    *has_doubtful = false;
     all.clear();
     special.clear();
     let mut openings = Openings::new(source);
@@ -213,6 +216,7 @@ fn split_on<B: Bytes>(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mu
             if names::properties(tag.name) & SPECIAL != 0 {
                 special.push(all.len() as u32);
             }
+            *has_doubtful |= names::is_doubtful(tag.name);
             all.push(tag);
         }
     }

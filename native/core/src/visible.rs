@@ -2,7 +2,7 @@
 
 use crate::flow::{Flow, Source};
 use crate::left_out::Kept;
-use crate::names::{self, properties, CDATA};
+use crate::names::{self, properties, CDATA, CUT};
 use crate::tokens::Tag;
 use crate::wide::{self, Bytes};
 
@@ -62,7 +62,11 @@ impl Shown {
 /// Whether a tag cuts words.
 #[inline(always)]
 pub fn is_break(tag: &Tag) -> bool {
-    tag.name < CDATA && properties(tag.name) & names::INLINE == 0
+    if tag.name >= CUT {
+        tag.name == CUT
+    } else {
+        properties(tag.name) & names::INLINE == 0
+    }
 }
 
 struct Visible<'a> {
@@ -98,6 +102,8 @@ fn visible_on<B: Bytes>(source: &[u8], kept: Kept, flow: &mut Flow) {
         }
         if is_break(tag) {
             flow.end_block();
+        } else {
+            flow.part(tag.name);
         }
         if let Some(how) = shown.pass(tag) {
             flow.push_raw(source, tag, how);

@@ -195,7 +195,11 @@ impl Writer<'_> {
                 self.start_element(number, tag.attributes(self.of.source));
             }
             let raw = shown.pass(tag);
-            if tag.name < CDATA {
+            if tag.name == CUT {
+                self.end_paragraph();
+            } else if tag.name > CUT {
+                self.flow.part(tag.name);
+            } else {
                 self.tag(number, tag, shown.text.is_some());
             }
             self.text(number + 1, tag.end as usize, raw, shown.text);
