@@ -40,10 +40,9 @@ impl Foreign {
         Self { is_xhtml, ..Self::default() }
     }
 
-    /// Whether a tag is to be read in another way than those of HTML.
-    #[inline(always)]
-    pub fn concerns(&self, tag: &Tag) -> bool {
-        self.is_xhtml || !self.open.is_empty() || is_root(tag.name >> 1)
+    /// Whether the next tag is to be read in another way than those of HTML.
+    pub fn is_read(&self) -> bool {
+        self.is_xhtml || !self.open.is_empty()
     }
 
     /// Whether the last tag was within svg or math.

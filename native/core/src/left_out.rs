@@ -38,7 +38,7 @@ const WORDS: [(&str, usize, u8); 13] = [
     ("IDDEN", 1, HIDES),
     ("isplay", 1, HIDES),
     ("ISPLAY", 1, HIDES),
-    ("float:", 0, FLOATS),
+    ("float:", 2, FLOATS),
     ("editsection", 3, IS_SIGN),
     ("headerlink", 4, IS_SIGN),
     ("secedit", 2, IS_SIGN),
@@ -98,7 +98,7 @@ struct Open {
     becomes: Option<u32>,
     line: Line,
     /// Where those begin in `Lines` about which it decides.
-    doubts: usize,
+    doubts: u32,
     /// It holds words of its own, or an element that cuts.
     has_words: bool,
     has_blocks: bool,
@@ -166,7 +166,7 @@ impl wide::Work for FindWords<'_> {
         let (mut kinds, mut begin, mut is_within_text) = (0, 0, false);
         for tag in self.tags.special.iter().map(|&number| &self.tags.all[number as usize]) {
             kinds |= properties(tag.name);
-            is_within_text |= properties(tag.name) & names::CHILDLESS != 0 && lines::is_behind_text(self.source, tag);
+            is_within_text |= lines::is_behind_text(self.source, tag);
             if tag.content != tag.end {
                 self.look::<B>(begin..tag.content as usize, &groups);
                 begin = tag.end as usize;
@@ -303,7 +303,7 @@ impl LeftOut {
             let at = number;
             number += 1;
             text += tag.start - end;
-            self.read_words(&source[end as usize..tag.start as usize]);
+            self.read_words(source, end, tag.start);
             end = tag.end;
             let element = tag.name >> 1;
             if tag.name & 1 == 1 {
@@ -333,7 +333,7 @@ impl LeftOut {
             next_found += usize::from(found.is_some());
             let meanings = found.map_or(0, |found| found.1);
             let is_plain = kind & SPECIAL == 0 && meanings & !IS_PANEL == 0;
-            let mut line = Line::of(source, &tag, kind);
+            let mut line = Line::of(source, &tag);
             if let Some(next) = tags.get(number).filter(|next| is_plain && next.name == tag.name | 1) {
                 // It ends at once.
                 if line <= Line::Cuts {
@@ -366,7 +366,7 @@ impl LeftOut {
                 is_plain,
                 becomes: None,
                 line,
-                doubts: self.lines.doubts.len(),
+                doubts: self.lines.doubts.len() as u32,
                 has_words: false,
                 has_blocks: false,
             };
@@ -413,7 +413,7 @@ impl LeftOut {
             self.push(open, kind);
         }
         self.text = text + source.len() as u32 - end;
-        self.read_words(&source[end as usize..]);
+        self.read_words(source, end, source.len() as u32);
         while self.pop(source, tags, tags.len(), NOTHING).is_some() {}
     }
 
@@ -441,12 +441,12 @@ impl LeftOut {
 
     /// Note in the last open element that it has words.
     #[inline(always)]
-    fn read_words(&mut self, text: &[u8]) {
-        if text.is_empty() {
+    fn read_words(&mut self, source: &[u8], start: u32, end: u32) {
+        if start == end {
             return;
         }
         let has_words = self.stack.last_mut().map_or(&mut self.lines.has_words, |top| &mut top.has_words);
-        *has_words = *has_words || lines::has_word(text);
+        *has_words = *has_words || lines::has_word(source, start as usize, end as usize);
     }
 
     /// Decide on the tags of an element that ends at a tag, and on those about which it decides.
@@ -455,14 +455,14 @@ impl LeftOut {
         if let Some(parent) = self.stack.last_mut() {
             parent.has_blocks |= open.has_blocks;
         }
-        if self.lines.doubts.len() != open.doubts || open.line > Line::Cuts {
+        if self.lines.doubts.len() != open.doubts as usize || open.line > Line::Cuts {
             let first = open.tag as usize;
             let line = if open.becomes.is_some() || (open.has_blocks && open.line != Line::Word) {
                 open.line.min(Line::Cuts)
             } else {
                 open.line
             };
-            self.lines.end(source, tags, line, (first, if is_closed { at } else { first }), open.doubts, open.has_words);
+            self.lines.end(source, tags, line, (first, if is_closed { at } else { first }), open.doubts as usize, open.has_words);
         }
     }
 

@@ -15,6 +15,7 @@ use crate::attributes::{declares, decoded, Said};
 use crate::names::*;
 use crate::page::sources;
 use crate::references::reference;
+use crate::simd;
 use crate::tokens::Tag;
 
 /// Tags around an icon that are looked at, on each side.
@@ -48,18 +49,23 @@ pub enum Line {
 
 impl Line {
     #[inline(always)]
-    pub fn of(source: &[u8], tag: &Tag, kind: u16) -> Self {
-        if is_doubtful(tag.name) {
-            return if is_of_word(source, tag) { Self::Word } else { Self::Doubtful };
-        }
-        if kind & (INLINE | CHILDLESS) == 0 {
-            return Self::Cuts;
-        }
-        let element = tag.name >> 1;
-        if kind & INLINE == 0 && ALSO_DOUBTFUL.contains(&element) {
-            return Self::Doubtful;
-        }
-        Self::Inline
+    pub fn of(source: &[u8], tag: &Tag) -> Self {
+        static LINES: [Line; KNOWN] = {
+            let (doubtful, also) = (table_of(DOUBTFUL), table_of(ALSO_DOUBTFUL));
+            let mut lines = [Line::Inline; KNOWN];
+            let mut name = 0;
+            while name < KNOWN {
+                if doubtful[name] || also[name] {
+                    lines[name] = Line::Doubtful;
+                } else if PROPERTIES[name] & (INLINE | CHILDLESS) == 0 {
+                    lines[name] = Line::Cuts;
+                }
+                name += 1;
+            }
+            lines
+        };
+        let line = LINES.get((tag.name >> 1) as usize).copied();
+        line.unwrap_or_else(|| if is_of_word(source, tag) { Self::Word } else { Self::Doubtful })
     }
 
     /// The same with what the element's own style says.
@@ -88,10 +94,8 @@ const KEPT: [u32; 22] = [
 ];
 
 /// Whether a tag that HTML does not know is one of Word's.
+#[cold]
 fn is_of_word(source: &[u8], tag: &Tag) -> bool {
-    if tag.name >> 1 < KNOWN as u32 {
-        return false;
-    }
     let name = tag.name(source);
     let Some(colon) = memchr::memchr(b':', name) else {
         return memchr::memmem::find(tag.attributes(source), b"w:st=").is_some();
@@ -102,11 +106,18 @@ fn is_of_word(source: &[u8], tag: &Tag) -> bool {
         || (space.eq_ignore_ascii_case(b"o") && own.eq_ignore_ascii_case(b"p"))
 }
 
-/// Whether a text has a letter or a digit.
+/// Whether a part of a source has a letter or a digit.
 #[inline(always)]
-pub fn has_word(text: &[u8]) -> bool {
-    let Some(first) = text.iter().position(|&byte| byte > b' ') else { return false };
-    text[first].is_ascii_alphanumeric() || has_word_behind(&text[first..])
+pub fn has_word(source: &[u8], mut start: usize, end: usize) -> bool {
+    while start < end {
+        let solid = !simd::load(source, start).at_most(b' ') & ((1 << 16) - 1);
+        if solid != 0 {
+            start += solid.trailing_zeros() as usize;
+            return start < end && (source[start].is_ascii_alphanumeric() || has_word_behind(&source[start..end]));
+        }
+        start += 16;
+    }
+    false
 }
 
 fn has_word_behind(text: &[u8]) -> bool {
@@ -139,10 +150,10 @@ fn has_word_behind(text: &[u8]) -> bool {
     false
 }
 
-/// Whether there is text, and no tag, right before a raw element.
+/// Whether there is text, and no tag, right before the start tag of a raw or empty element.
 pub fn is_behind_text(source: &[u8], tag: &Tag) -> bool {
-    let before = source[..tag.start as usize].trim_ascii_end();
-    before.last().is_some_and(|&last| last != b'>') && tag.name != NAME_TITLE << 1
+    let is_start = tag.name & 1 == 0 && properties(tag.name) & CHILDLESS != 0 && tag.name >> 1 != NAME_TITLE;
+    is_start && source[..tag.start as usize].trim_ascii_end().last().is_some_and(|&last| last != b'>')
 }
 
 /// What is decided about the tags of a page.

@@ -135,24 +135,20 @@ pub fn properties(tag_name: u32) -> u16 {
 }
 
 /// Elements that are part of a line if there are words beside them, and else cut.
-const DOUBTFUL: [u32; 15] = [
-    NAME_AUDIO, NAME_BUTTON, NAME_CANVAS, NAME_EMBED, NAME_INPUT, NAME_LABEL, NAME_MAP, NAME_MATH, NAME_OBJECT,
-    NAME_PICTURE, NAME_SLOT, NAME_SOURCE, NAME_SVG, NAME_TRACK, NAME_VIDEO,
+pub const DOUBTFUL: [u32; 13] = [
+    NAME_AUDIO, NAME_BUTTON, NAME_CANVAS, NAME_INPUT, NAME_MAP, NAME_MATH, NAME_OBJECT, NAME_PICTURE, NAME_SLOT,
+    NAME_SOURCE, NAME_SVG, NAME_TRACK, NAME_VIDEO,
 ];
 
-/// Whether the text around an element says if its tags cut it.
-#[inline(always)]
-pub fn is_doubtful(tag_name: u32) -> bool {
-    static IS_DOUBTFUL: [bool; KNOWN] = {
-        let mut doubtful = [false; KNOWN];
-        let mut place = 0;
-        while place < DOUBTFUL.len() {
-            doubtful[DOUBTFUL[place] as usize] = true;
-            place += 1;
-        }
-        doubtful
-    };
-    tag_name < CUT && IS_DOUBTFUL.get((tag_name >> 1) as usize).copied().unwrap_or(true)
+/// A table by the numbers of known names: a value for some, another one for the others.
+pub const fn table_of<const N: usize>(some: [u32; N]) -> [bool; KNOWN] {
+    let mut table = [false; KNOWN];
+    let mut place = 0;
+    while place < N {
+        table[some[place] as usize] = true;
+        place += 1;
+    }
+    table
 }
 
 #[cfg(test)]

@@ -193,6 +193,7 @@ fn split_on<B: Bytes>(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mu
     special.clear();
     let mut openings = Openings::new(source);
     let mut foreign = Foreign::of(is_xhtml);
+    let mut is_foreign = is_xhtml;
     let mut frames = None;
     let mut place = 0;
     while let Some(at) = openings.from::<B>(place).filter(|&at| at + 1 < source.len()) {
@@ -210,16 +211,51 @@ fn split_on<B: Bytes>(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mu
                 continue;
             }
         };
-        let ended = if foreign.concerns(&tag) { foreign.pass(source, &mut tag) } else { None };
-        place = tag.end as usize;
-        for tag in [Some(tag), ended].into_iter().flatten() {
-            if names::properties(tag.name) & SPECIAL != 0 {
-                special.push(all.len() as u32);
+        let mut kind = kind_of(tag.name);
+        if is_foreign || kind & IS_ROOT != 0 {
+            let ended = foreign.pass(source, &mut tag);
+            is_foreign = foreign.is_read();
+            kind = kind_of(tag.name);
+            if let Some(end) = ended {
+                push(tag, kind, all, special);
+                tag = end;
             }
-            *has_doubtful |= names::is_doubtful(tag.name);
-            all.push(tag);
         }
+        *has_doubtful |= kind & IS_DOUBTFUL != 0;
+        place = tag.end as usize;
+        push(tag, kind, all, special);
     }
+}
+
+#[inline(always)]
+fn push(tag: Tag, kind: u8, all: &mut Vec<Tag>, special: &mut Vec<u32>) {
+    if kind & IS_SPECIAL != 0 {
+        special.push(all.len() as u32);
+    }
+    all.push(tag);
+}
+
+const IS_SPECIAL: u8 = 1;
+const IS_DOUBTFUL: u8 = 2;
+const IS_ROOT: u8 = 4;
+
+/// What matters of a tag while a source is cut.
+#[inline(always)]
+fn kind_of(tag_name: u32) -> u8 {
+    static KINDS: [u8; names::KNOWN] = {
+        let doubtful = names::table_of(names::DOUBTFUL);
+        let roots = names::table_of([names::NAME_SVG, names::NAME_MATH]);
+        let mut kinds = [0; names::KNOWN];
+        let mut name = 0;
+        while name < names::KNOWN {
+            let is_special = names::PROPERTIES[name] & SPECIAL != 0;
+            kinds[name] = is_special as u8 | (doubtful[name] as u8) << 1 | (roots[name] as u8) << 2;
+            name += 1;
+        }
+        kinds
+    };
+    let kind = KINDS.get((tag_name >> 1) as usize).copied();
+    kind.unwrap_or(if tag_name < names::CUT { IS_DOUBTFUL } else { 0 })
 }
 
 /// The end tag at `at`, if it has a known name of up to seven small letters and nothing else.
