@@ -49,7 +49,7 @@ def shown(text: str) -> str:
         ("<h2>Usage<a class=headerlink href=#usage>&para;</a></h2>", "## Usage"),
         ("<h2>Usage<a class=hash-link href=#usage>\u200b</a></h2>", "## Usage"),
         ("<p>a<p>b<div>c</div>d", "a\n\nb\n\nc\n\nd"),
-        ("a<x-y>b</x-y>c", "a\n\nb\n\nc"),
+        ("a<x-y>b</x-y>c<x-z></x-z>", "abc"),
         ("a<br>b<br><br>c<br>", "a\\\nb\n\nc"),
         ("<b>a</b>b <i>c </i>d <b><i>e</i></b> <s>f</s>", "**a**b *c* d ***e*** ~~f~~"),
         ("<b>(a)</b>b x<b>(c)</b> y <b>(d)</b>", "(a)b x(c) y **(d)**"),

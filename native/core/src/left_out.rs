@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::bytes::is_blank;
+use crate::formulas;
 use crate::groups;
 use crate::names::{
     self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_RUBY,
@@ -256,6 +257,10 @@ impl LeftOut {
     pub fn read<'a>(&'a mut self, source: &[u8], tags: &'a mut Tags) -> Kept<'a> {
         self.spans.clear();
         self.signs.clear();
+        let mut special = tags.special.iter().map(|&number| &tags.all[number as usize]);
+        if tags.has_math || special.any(|tag| formulas::is_tex_script(source, tag)) {
+            tags.replace(formulas::rewrite(source, &tags.all));
+        }
         let may_change = wide::run(FindWords { source, tags, passed: 0, found: &mut self.found });
         let tags = &mut tags.all;
         if may_change {
@@ -375,7 +380,11 @@ impl LeftOut {
                 continue;
             }
             let attributes = tag.attributes(source);
-            let is_hidden = meanings & HIDES != 0 && element != NAME_HTML && element != NAME_BODY && hides(attributes);
+            let is_hidden = meanings & HIDES != 0
+                && element != NAME_HTML
+                && element != NAME_BODY
+                && hides(attributes)
+                && !(mentions(attributes, b"katex-html") && formulas::is_missing(tags, at));
             if kind & names::CHILDLESS != 0 {
                 if line == Line::Doubtful {
                     let has_end = tags.get(number).is_some_and(|next| next.name == tag.name | 1);

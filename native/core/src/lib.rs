@@ -16,6 +16,7 @@ pub mod explain;
 pub mod filter;
 pub mod flow;
 pub mod foreign;
+pub mod formulas;
 mod groups;
 pub mod invariants;
 pub mod kind;

@@ -16,8 +16,12 @@ pub const CDATA: u32 = NOTHING - 2;
 pub const MEETING: u32 = NOTHING - 4;
 pub const SOFT: u32 = NOTHING - 6;
 pub const BLANK: u32 = NOTHING - 8;
-/// The end of a block.
-pub const CUT: u32 = NOTHING - 10;
+/// Before a formula in TeX, before one that stands apart, and behind it.
+pub const FORMULA: u32 = NOTHING - 10;
+pub const DISPLAY: u32 = NOTHING - 12;
+pub const FORMULA_END: u32 = NOTHING - 14;
+/// The end of a block; all numbers from here on stand for no tag of HTML.
+pub const CUT: u32 = NOTHING - 16;
 
 const SLOTS: usize = 512;
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;

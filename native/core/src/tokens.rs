@@ -64,6 +64,7 @@ pub struct Tags {
     pub special: Vec<u32>,
     /// Whether the text around some of them says if they cut it.
     pub has_doubtful: bool,
+    pub has_math: bool,
 }
 
 const CDATA_START: &[u8] = b"[CDATA[";
@@ -187,8 +188,8 @@ pub fn split(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mut Names) 
 
 #[inline(always)]
 fn split_on<B: Bytes>(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mut Names) {
-    let Tags { all, special, has_doubtful } = tags;
-    *has_doubtful = false;
+    let Tags { all, special, has_doubtful, has_math } = tags;
+    (*has_doubtful, *has_math) = (false, false);
     all.clear();
     special.clear();
     let mut openings = Openings::new(source);
@@ -213,6 +214,7 @@ fn split_on<B: Bytes>(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mu
         };
         let mut kind = kind_of(tag.name);
         if is_foreign || kind & IS_ROOT != 0 {
+            *has_math |= tag.name >> 1 == names::NAME_MATH;
             let ended = foreign.pass(source, &mut tag);
             is_foreign = foreign.is_read();
             kind = kind_of(tag.name);
@@ -224,6 +226,15 @@ fn split_on<B: Bytes>(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mu
         *has_doubtful |= kind & IS_DOUBTFUL != 0;
         place = tag.end as usize;
         push(tag, kind, all, special);
+    }
+}
+
+impl Tags {
+    /// Put others in the place of all.
+    pub fn replace(&mut self, all: Vec<Tag>) {
+        let is_special = |&number: &usize| kind_of(all[number].name) & IS_SPECIAL != 0;
+        self.special = (0..all.len()).filter(is_special).map(|number| number as u32).collect();
+        self.all = all;
     }
 }
 
