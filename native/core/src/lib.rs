@@ -52,6 +52,7 @@ mod teasers;
 pub mod texts;
 pub mod tokens;
 pub mod visible;
+mod wholes;
 mod wide;
 pub mod words;
 

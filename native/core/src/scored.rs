@@ -22,6 +22,7 @@ use crate::tables::scorecard::{
 };
 use crate::teasers;
 use crate::tokens::{mentions, Tag};
+use crate::wholes;
 
 const FEW_SOLID: usize = 16;
 const WRAPPER_SHARE: (u64, u64) = (19, 20);
@@ -242,7 +243,8 @@ impl Scored {
         let blocks = if chosen.is_empty() { taken.clone() } else { chosen.clone() };
         let is_doubtful = may_be_doubtful && self.is_of_another(&blocks, flow);
         let blocks = if is_doubtful { combined::lenient(&self.combined.page) } else { blocks };
-        Found { blocks: self.with_preformatted(self.with_dates(blocks)), taken, chosen, bar, is_doubtful }
+        let blocks = wholes::settle(&self.combined.page, self.combined.text(), self.with_dates(blocks));
+        Found { blocks: self.with_preformatted(blocks), taken, chosen, bar, is_doubtful }
     }
 
     /// Main content with the dates and times of lists and tables among it, and the short block before each.
