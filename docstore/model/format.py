@@ -393,7 +393,9 @@ SCHEME_SHA256 = 7
 SCHEME_BLAKE2B_256 = 8
 
 SCHEME_TEXT_1 = 1
-"""Normalised words of `reference.words`, Unicode 14.0 tables, joined by one space, BLAKE3-128."""
+"""Of stores whose texts `docstore tool reindex` has to extract again."""
+SCHEME_TEXT_2 = 2
+"""Normalised words (`native/core/src/words.rs`), Unicode 14.0 tables, joined by one space, BLAKE3-128."""
 SCHEME_SIMHASH64_1 = 1
 SCHEME_SKETCH_1 = 1
 SKETCH_BIN_BITS = 4

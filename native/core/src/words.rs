@@ -22,6 +22,7 @@ const SLOW: u32 = 2;
 const CHARACTER: u32 = 3;
 const STRING: u32 = 4;
 const REORDER: u32 = 5;
+const APOSTROPHE: u32 = 6;
 const INERT: u32 = 1 << 5;
 
 #[inline(always)]
@@ -352,6 +353,13 @@ impl Words {
                     self.put_string(&STRINGS[start..start + (found >> 8 & 0xff) as usize]);
                     self.reserve(text.len() - place);
                 }
+                APOSTROPHE => {
+                    let is_between = self.open == Open::Word && begins_word(&text[place + length..]);
+                    self.put(four, length, if is_between { 0 } else { WORD });
+                    // Nothing composes with it.
+                    last = self.before(place + length);
+                    combining = 0;
+                }
                 REORDER if found >> 8 >= combining => {
                     combining = found >> 8;
                     self.put(four, length, MARK);
@@ -388,6 +396,22 @@ impl Words {
         }
         before
     }
+}
+
+/// Whether a text begins with a letter or digit of a word.
+fn begins_word(mut text: &[u8]) -> bool {
+    while let Some(&byte) = text.first() {
+        if byte < 0x80 {
+            return byte.is_ascii_alphanumeric();
+        }
+        let length = sequence_length(byte);
+        let found = entry(code_point(text, length));
+        if action(found) != DROP {
+            return found & 3 == WORD || action(found) == SLOW;
+        }
+        text = &text[length..];
+    }
+    false
 }
 
 /// The place of the first safe character from `place` on.
