@@ -4,6 +4,8 @@
 //! holds no heading, form, other list or table.  At most half of its text is links, unless each row, item or definition
 //! with a link has other words, too.  It is kept if half of it scores well, if some of it does and so does the text
 //! before and behind it, or if the text before it announces it with a colon.
+//!
+//! Headings are kept between kept blocks, and if they are the title of the kept block behind them.
 
 use crate::combined::SOLID_WEIGHT;
 use crate::names::*;
@@ -11,6 +13,11 @@ use crate::outline::{Block, Outline};
 
 const CELL_WEIGHT: u64 = 240;
 const CELL_BLOCKS: u32 = 2;
+/// Blocks that are looked at behind a heading, and the weight of those that may be left out before the kept one.
+const SKIPPED: usize = 4;
+const SKIPPED_WEIGHT: u64 = 100;
+/// Elements around a title that hold it alone.
+const TITLE_STEPS: usize = 5;
 /// Elements between a block and the list that holds it.
 const MOST_STEPS: usize = 8;
 
@@ -87,34 +94,71 @@ fn keep_wholes(page: &Outline, text: &[u8], is_kept: &mut [bool]) -> bool {
     has_changed
 }
 
-/// Keep headings between kept blocks, and those in the element of the kept block behind them.
+/// Keep headings between kept blocks, and those that are the title of the kept block behind them.
 fn keep_headings(page: &Outline, is_kept: &mut [bool]) -> bool {
     let blocks = &page.blocks;
-    let is_title = |heading: u32, mut next: u32| {
-        for _ in 0..MOST_STEPS {
-            if next == heading {
-                return true;
-            }
-            next = page.parents[next as usize];
-        }
-        false
-    };
     let mut has_changed = false;
     let mut end = blocks.len();
     while end > 0 {
         // The headings right before a block.
         let first = blocks[..end].iter().rposition(|block| !block.is_heading).map_or(0, |at| at + 1);
-        if first < end && is_kept.get(end) == Some(&true) {
-            let is_among = first != 0 && is_kept[first - 1];
-            for number in (first..end).rev().filter(|&number| !is_kept[number]).collect::<Vec<_>>() {
-                let keeps = is_among || is_title(blocks[number].owner, blocks[end].owner);
-                is_kept[number] = keeps;
-                has_changed |= keeps;
+        if first < end {
+            let has_text_before = is_kept[..first].contains(&true);
+            let next = next_kept(page, is_kept, end, if has_text_before { SKIPPED } else { 1 });
+            let is_among = next == Some(end) && first != 0 && is_kept[first - 1];
+            for number in (first..end).rev() {
+                if !is_kept[number] && (is_among || next.is_some_and(|next| is_title(page, number, first, next))) {
+                    is_kept[number] = true;
+                    has_changed = true;
+                }
             }
         }
         end = first.saturating_sub(1);
     }
     has_changed
+}
+
+/// The next kept block among so many from a place on, with little before it that is left out.
+fn next_kept(page: &Outline, is_kept: &[bool], start: usize, most: usize) -> Option<usize> {
+    let mut weight = 0;
+    for (number, block) in page.blocks.iter().enumerate().skip(start).take(most) {
+        if is_kept[number] && !block.is_heading {
+            return Some(number);
+        }
+        weight += block.weight;
+        if block.is_heading || weight > SKIPPED_WEIGHT {
+            return None;
+        }
+    }
+    None
+}
+
+/// Whether a heading, in a run of headings from a first one on, is the title of a block: if the element around it holds
+/// the block, or if it stands alone in that and in a few around, of which the outermost is beside the block.
+fn is_title(page: &Outline, heading: usize, first: usize, next: usize) -> bool {
+    let holds = |element: u32, block: usize| {
+        let mut within = page.blocks[block].owner;
+        for _ in 0..MOST_STEPS {
+            if within == element {
+                return true;
+            }
+            within = page.parents[within as usize];
+        }
+        false
+    };
+    let mut around = page.blocks[heading].owner;
+    for step in 0..TITLE_STEPS {
+        let name = page.tags[around as usize].0;
+        if holds(around, next) {
+            return step == 0 || !(around == 0 || matches!(name, NAME_BODY | NAME_HTML));
+        }
+        let is_alone = first.checked_sub(1).is_none_or(|before| !holds(around, before));
+        if around == 0 || !is_alone || matches!(name, NAME_NAV | NAME_ASIDE | NAME_FOOTER) {
+            return false;
+        }
+        around = page.parents[around as usize];
+    }
+    false
 }
 
 impl Whole {
