@@ -14,6 +14,7 @@ from importlib import import_module
 TYPE_CHECKING = False  # mypy takes it for True; `typing` takes half as long as the interpreter's own start
 if TYPE_CHECKING:
     from docstore.archives.selection import Selection
+    from docstore.model.choices import Durability, VerdictKind
     from docstore.model.errors import (
         CommitUnknown,
         CorruptionError,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         DeleteCells,
         DeleteFamily,
         DeleteRow,
-        Durability,
         GCPolicy,
         Increment,
         Note,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         Schema,
         SetCell,
         Verdict,
-        VerdictKind,
     )
     from docstore.reading.documents import Document
     from docstore.serving.client import RemoteStore, connect
@@ -57,7 +56,15 @@ else:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         for module in (
-            *("version", "model.errors", "model.types", "reading.documents", "store", "serving.client"),
+            *(
+                "version",
+                "model.errors",
+                "model.choices",
+                "model.types",
+                "reading.documents",
+                "store",
+                "serving.client",
+            ),
             "archives.selection",
         ):
             loaded = import_module(f"{__name__}.{module}")

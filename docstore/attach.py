@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from docstore.backends import names_server, server_of
+from docstore.model.choices import Durability
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.model.types import Durability, Schema
+from docstore.model.types import Schema
 from docstore.store import DocumentStore, open_store
 
 if TYPE_CHECKING:  # loaded where there is a server: a cold read counts milliseconds

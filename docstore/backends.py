@@ -94,8 +94,8 @@ def _check_schema(schema: Schema) -> None:
     """Refuse a schema that cannot analyse pages, before the store is made.
 
     Raises:
-        InvalidArgument: no extractor or checksum has that name, or the vocabulary cannot be read.
+        InvalidArgument: no extractor has that name, or the vocabulary cannot be read.
     """
     from docstore.dedup.kernel import Kernel  # loads numpy, which opening a store does not need
 
-    Kernel(schema.extractor, schema.shingle_words, schema.checksum, vocabulary=schema.vocabulary)
+    Kernel(schema.extractor, schema.shingle_words, vocabulary=schema.vocabulary)

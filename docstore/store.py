@@ -17,10 +17,10 @@ from docstore.backends import open_backend
 from docstore.model import keys
 from docstore.model.arguments import checked, checked_names
 from docstore.model.capture import BODY, PagePointer
+from docstore.model.choices import SNIPPET_LENGTH, Durability
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import (
     Cell,
-    Durability,
     Headers,
     Page,
     Policies,
@@ -61,7 +61,6 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.writing.applying import Applied, Repaired
     from docstore.writing.writer import PageWriter, WriteSide
 
-SNIPPET_LENGTH = 200
 ROWS_DELETED = 64
 """Rows that lose captures of a crawl in one commit."""
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from docstore.cluster.rowindex import RowIndex
 from docstore.dedup.index import BUCKET_LIMIT, NOTHING_NEW, HashIndex, IndexQuery, NewPostings, TextIndex
-from docstore.model.types import Durability
+from docstore.model.choices import Durability
 from docstore.storage.engine import Engine
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from docstore.model.types import Durability, Mutation, RowMutations, SetCell
+from docstore.model.choices import Durability
+from docstore.model.types import Mutation, RowMutations, SetCell
 from docstore.storage.engine import Engine
 
 NONE = Durability.NONE

@@ -16,7 +16,7 @@ from docstore.cluster.client import Client, delete_families, messages
 from docstore.cluster.coding import FAMILIES, KEYS_TABLE
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.rowindex import KeyRows
-from docstore.model.types import Durability
+from docstore.model.choices import Durability
 from docstore.storage.engine import Engine
 from docstore.storage.port import Backend
 

@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 from memory_engine import MemoryEngine
 
 from docstore.model.capture import Column
+from docstore.model.choices import Durability
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import Durability, Mutation, RowMutations, Schema, SetCell
+from docstore.model.types import Mutation, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows, NewValue, StoredValue
 from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage

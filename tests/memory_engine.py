@@ -10,18 +10,10 @@ import bisect
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 
+from docstore.model.choices import Durability
 from docstore.model.errors import StoreUnavailable
 from docstore.model.format import BARE_TABLES, TABLE_TAGS
-from docstore.model.types import (
-    Cell,
-    DeleteCells,
-    DeleteFamily,
-    Durability,
-    Mutation,
-    ReadSpec,
-    RowMutations,
-    SetCell,
-)
+from docstore.model.types import Cell, DeleteCells, DeleteFamily, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import (
     EVERYTHING,
     Caps,

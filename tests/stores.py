@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from docstore.model.capture import Column
+from docstore.model.choices import Durability
 from docstore.model.format import CODEC_ZSTD_BODY, CODEC_ZSTD_DICTIONARY
-from docstore.model.types import Durability
 from docstore.storage.engine import Plan
 from docstore.storage.files import Files
 from docstore.storage.values import parse_cell_value

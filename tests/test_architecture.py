@@ -76,7 +76,6 @@ ONLY_IMPORTER = {
     "pypdf": {"docstore.text.pdf"},
     "tantivy": {"docstore.search"},
     "uvicorn": {"docstore.serving.run"},
-    "re2": {"docstore.serving.routes", "docstore.serving.archive_cdx"},
     "ada_url": {"docstore.model.keys"},
     "pyarrow": {
         "docstore.spark.kernels",

@@ -12,6 +12,7 @@ Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `im
 | scale (memory as a setting, the generator, the filter of rows, native check and sweep) | 590 of 800 | 970 | 1 | 240 |
 | users (Markdown, quality, subtract, lectures, object stores, ranking) | 1,500 of 1,900 | 1,520 of 1,200 | 6 | 245 |
 | beyond one machine (Spark without a store, zeros in the log, rebuild, load on HBase) | 760 of 900 | 0 | 7 | 440 |
+| one definition (rules at the head of Rust modules, their tests in Rust, mutants) | 0 | 920 | 0 | 280 |
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 19_637,
-    "lines of tools/": 9_560,
+    "lines of Rust": 20_560,
+    "lines of tools/": 9_840,
+    "lines of tests/": 43_300,
 }
 
 

@@ -22,6 +22,7 @@ from docstore.archives.wacz import surt
 from docstore.archives.warc import TRUNCATED_HEADER
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace, StoredVerdict
+from docstore.model.choices import LAYOUTS
 from docstore.model.errors import InvalidArgument, missing_extra
 from docstore.model.keys import resolve, url_of
 from docstore.model.plain import LAST_MICROS
@@ -293,7 +294,7 @@ CCINDEX: Final = (
 MARKDOWN: Final = Column(
     "markdown", TEXT, "main text as Markdown", lambda one: one.capture.markdown(one.row_key), ("text", "http", "page")
 )
-LAYOUTS: Final = {"full": FULL, "fineweb": FINEWEB, "ccindex": CCINDEX, "markdown": (*FULL, MARKDOWN)}
+COLUMNS_OF_LAYOUT: Final = dict(zip(LAYOUTS, (FULL, FINEWEB, CCINDEX, (*FULL, MARKDOWN)), strict=True))
 
 
 # --- record batches
@@ -438,7 +439,7 @@ def write_parquet(
         keep, takes, on_progress: as in `export`; progress is told after each batch.
         group_bytes: of a row group in memory.
     """
-    chosen = LAYOUTS[layout] if columns is None else _chosen(columns)
+    chosen = COLUMNS_OF_LAYOUT[layout] if columns is None else _chosen(columns)
     schema = _schema(chosen, {"docstore.layout": layout, "docstore.version": __version__})
     report = ExportReport()
     with (

@@ -24,11 +24,12 @@ from blake3 import blake3
 from docstore.compiled import docstore_native
 from docstore.model import capture
 from docstore.model.capture import PagePointer
+from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import BAND_SECRET_ROW, CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.keys import url_of
 from docstore.model.plain import Plain
-from docstore.model.types import Cell, Durability, Position, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Cell, Position, ReadSpec, RowMutations, SetCell
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import value_name
 from docstore.storage.captures import capture_of

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from docstore.model.choices import BODY_LIMIT_BYTES
 from docstore.model.types import Headers, Page
 
-BODY_LIMIT_BYTES = 256 * 1024 * 1024
-"""Default limit of a decoded body.  A longer one is refused with a reason, because a body is kept in memory."""
 HEADER_LIMIT_BYTES = 1024 * 1024
 """Limit of the header of a record or of an HTTP message."""
 

@@ -29,6 +29,7 @@ from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, NOT_MODIFIED,
 from docstore.archives.selection import Selection, captures, lang_of, notes_of, visit_headers
 from docstore.archives.warc import RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
 from docstore.model.capture import BODY, IDENTIFIED_HEADER, decode_note
+from docstore.model.choices import STREAM_FORMATS
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.plain import LAST_MICROS, Plain
@@ -564,10 +565,16 @@ def _wacz_export(stream: BinaryIO) -> PageExport:
     return WaczExport(stream, SOFTWARE)
 
 
-WRITERS: Final[Mapping[str, Callable[[BinaryIO, bool], PageExport]]] = {
-    "warc": lambda stream, bodies: WarcExport(stream, SOFTWARE),
-    "wacz": lambda stream, bodies: _wacz_export(stream),
-    "trecweb": lambda stream, bodies: TrecWebExport(stream),
-    "jsonl": lambda stream, bodies: JsonLinesExport(stream, bodies=bodies),
-}
+WRITERS: Final[Mapping[str, Callable[[BinaryIO, bool], PageExport]]] = dict(
+    zip(
+        STREAM_FORMATS,
+        (
+            lambda stream, bodies: WarcExport(stream, SOFTWARE),
+            lambda stream, bodies: _wacz_export(stream),
+            lambda stream, bodies: TrecWebExport(stream),
+            lambda stream, bodies: JsonLinesExport(stream, bodies=bodies),
+        ),
+        strict=True,
+    )
+)
 """By name of the format: makes a writer for a stream; the flag asks for bodies where they are optional."""

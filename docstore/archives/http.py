@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 import brotli
 import zstandard
 
-from docstore.archives.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
+from docstore.archives.entries import HEADER_LIMIT_BYTES
 from docstore.archives.source import GZIP_MAGIC, ZSTD_MAGIC, zlib
+from docstore.model.choices import BODY_LIMIT_BYTES
 from docstore.model.types import Headers
 
 _STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r?\n|$)", re.IGNORECASE)

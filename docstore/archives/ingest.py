@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 import msgpack
 
-from docstore.archives.entries import BODY_LIMIT_BYTES, ReadOptions, Recorded, RevisitEntry
+from docstore.archives.entries import ReadOptions, Recorded, RevisitEntry
 from docstore.archives.folder import files_below
 from docstore.archives.locations import files_in, is_folder, is_url, size_of
 from docstore.archives.readahead import AnyPage, Place, Portion, ReadingJob, ReadingProcess, portions, warn_once
@@ -39,10 +39,11 @@ from docstore.model.capture import (
     STORED_VISIT,
     parse_digest,
 )
+from docstore.model.choices import BODY_LIMIT_BYTES, VerdictKind
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.plain import Plain
-from docstore.model.types import Note, Page, Policy, Previous, PutResult, SetCell, VerdictKind, checked_crawl
+from docstore.model.types import Note, Page, Policy, Previous, PutResult, SetCell, checked_crawl
 from docstore.reading.documents import Document
 from docstore.storage.reports import Finding
 from docstore.store import DocumentStore

@@ -25,12 +25,13 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
-from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, SkippedEntry
+from docstore.archives.entries import DamagedEntry, Entry, PageEntry, SkippedEntry
 from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT
 from docstore.archives.jsonlines import language_note
 from docstore.archives.source import modified_micros
 from docstore.archives.warc import parse_date
 from docstore.model.capture import ClusterPlace, encode_note
+from docstore.model.choices import BODY_LIMIT_BYTES
 from docstore.model.errors import InvalidArgument, missing_extra
 from docstore.model.keys import row_key
 from docstore.model.types import Headers, Page

@@ -90,7 +90,7 @@ def _frames(job: ReadingJob) -> Iterator[Parts]:
     # Each page of an archive has a time, so the clock only serves to refuse times in the future.
     order = bin_order(job.band_secret)
     schema = job.schema
-    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order, vocabulary=schema.vocabulary)
+    kernel = Kernel(schema.extractor, schema.shingle_words, order=order, vocabulary=schema.vocabulary)
     preparer = Preparer(kernel, lambda: time.time_ns() // 1000)
     allowance = Allowance(AHEAD_BYTES)
     waiting: SimpleQueue[tuple[Future[Parts], int] | BaseException | None] = SimpleQueue()

@@ -21,8 +21,9 @@ from blake3 import blake3
 
 from docstore.model import capture, keys
 from docstore.model.capture import STORED_TEXT
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.model.types import Cell, Headers, ReadSpec, VerdictKind, micros
+from docstore.model.types import Cell, Headers, ReadSpec, micros
 from docstore.reading.cells import Row, scan_range
 from docstore.reading.documents import Capture, Document
 from docstore.storage.unreadable import Place

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import zstandard
 
-from docstore.archives.entries import BODY_LIMIT_BYTES
+from docstore.model.choices import BODY_LIMIT_BYTES
 
 if TYPE_CHECKING:  # types alone
     import zlib as zlib  # noqa: PLC0414 `http` takes it from here

@@ -16,9 +16,9 @@ from docstore.archives.selection import Selection, captures
 from docstore.compiled import docstore_native
 from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
+from docstore.model.choices import VerdictKind
 from docstore.model.keys import url_of
 from docstore.model.sets import Keys
-from docstore.model.types import VerdictKind
 from docstore.reading.documents import Capture
 from docstore.reading.index import kernel_of
 from docstore.reading.queries import IndexQueries

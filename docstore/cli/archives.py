@@ -34,9 +34,9 @@ from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
 from docstore.cli import output, render
 from docstore.cli.opening import open_in
-from docstore.cli.store_commands import PARQUET
+from docstore.model.choices import PARQUET, VerdictKind
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
-from docstore.model.types import SAME_PAGE, ColumnFamily, PutResult, Schema, VerdictKind
+from docstore.model.types import SAME_PAGE, ColumnFamily, PutResult, Schema
 from docstore.storage.heap import use_one_heap
 from docstore.store import DocumentStore, open_store
 

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from docstore.cli import output
 from docstore.cli.main import COMMANDS, DEFAULT_STORE, STORE_VARIABLE, TOOL, Command
+from docstore.model.choices import COUNT_MAX, Durability, VerdictKind
 from docstore.model.errors import EXIT_OK, InvalidArgument
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from docstore.model.types import Policy, VerdictKind
+    from docstore.model.types import Policy
 
-COUNT_MAX = 2**63 - 1
-VERDICTS = ("exact", "same_text", "near", "contained", "similar", "new")
-DURABILITIES = ("sync", "flush", "none")
-"""As in the types of the model, which are not imported until a value is parsed: `--help` would take twice as long."""
+DURABILITIES = tuple(level.value for level in Durability)
 MICROS = 1_000_000
 
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}
@@ -243,8 +241,8 @@ def policy_of_verdict(text: str) -> tuple[VerdictKind, Policy]:
 
 def verdict_kind(text: str) -> str:
     """A verdict."""
-    if text not in VERDICTS:
-        raise argparse.ArgumentTypeError(f"not a verdict: {text!r}; it is one of {', '.join(VERDICTS)}")
+    if text not in tuple(VerdictKind):
+        raise argparse.ArgumentTypeError(f"not a verdict: {text!r}; it is one of {', '.join(VerdictKind)}")
     return text
 
 

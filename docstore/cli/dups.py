@@ -17,9 +17,10 @@ from docstore.cli.page_commands import DEFAULT_LIMIT
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.dedup.kernel import Kernel
 from docstore.model import keys
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.plain import asdict
-from docstore.model.types import Schema, Verdict, VerdictKind
+from docstore.model.types import Schema, Verdict
 from docstore.reading.documents import rejection_of
 from docstore.reports.dedup import KnownDuplicate, known_duplicates
 from docstore.reports.measures import SimhashMatch, SimhashPair, simhash_pairs, similar_by_simhash
@@ -27,6 +28,7 @@ from docstore.reports.measures import SimhashMatch, SimhashPair, simhash_pairs, 
 if TYPE_CHECKING:
     from docstore.attach import Store
     from docstore.reading.collapse import Orphan, Similar
+    from docstore.reading.documents import Document
 
 
 NO_DUPLICATES = "no duplicates are known; `docstore sweep` compares all pairs of the store"
@@ -37,7 +39,9 @@ Shown = tuple[Sequence[str], dict[str, Any]]
 
 
 def run_dups(args: argparse.Namespace) -> int:
-    chosen = sum((args.url is not None, args.file is not None, args.all, args.rejected, args.orphans))
+    chosen = sum(
+        (args.url is not None, args.file is not None, args.all, args.digest is not None, args.rejected, args.orphans)
+    )
     if not chosen:
         raise InvalidArgument(
             "dups needs a page: name its URL, or --file PAGE.html; `docstore dups --all` lists all duplicates that the "
@@ -45,10 +49,11 @@ def run_dups(args: argparse.Namespace) -> int:
         )
     if chosen > 1:
         raise InvalidArgument(
-            "dups takes one of URL, --file PAGE.html, --all, --rejected and --orphans; see `docstore dups --help`"
+            "dups takes one of URL, --file PAGE.html, --all, --digest, --rejected and --orphans; see "
+            "`docstore dups --help`"
         )
-    if args.simhash is not None and (args.rejected or args.orphans):
-        raise InvalidArgument("--simhash needs a URL, --file or --all; rejected pages have no simhash")
+    if args.simhash is not None and args.url is None and args.file is None and not args.all:
+        raise InvalidArgument("--simhash needs a URL, --file or --all")
     if args.simhash is not None and args.threshold is not None:
         raise InvalidArgument("--simhash takes a number of bits and --threshold a similarity; use only one of them")
     with open_named(args) as store:
@@ -60,6 +65,9 @@ def run_dups(args: argparse.Namespace) -> int:
             known = known_duplicates(store)
             listed = (_known(each) for each in known if each.similarity >= (args.threshold or 0))
             return _print(args, listed, ("kind", "similarity", "time", "url", "of"), NO_DUPLICATES, right=(1,))
+        if args.digest is not None:
+            captures = map(_recorded, store.find(payload_digest=args.digest))
+            return _print(args, captures, ("time", "url"), f"no capture has the recorded digest {args.digest}")
         if args.rejected:
             headings = ("kind", "similarity", "time", "url", "of")
             return _print(args, map(_rejected, store.rejected()), headings, "nothing was rejected", right=(1,))
@@ -111,7 +119,7 @@ def _known(known: KnownDuplicate) -> Shown:
 
 def _too_short(body: bytes, schema: Schema) -> str:
     """Why a file has no near pages, if its text is too short."""
-    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+    kernel = Kernel(schema.extractor, schema.shingle_words)
     count = kernel.analyse(body, None).word_count
     if count >= MIN_NEAR_WORDS:
         return ""
@@ -145,6 +153,12 @@ def _similar(similar: Similar, timestamp: int | None) -> Shown:
         output.shown_url(similar.url),
     )
     return row, {**similar.asdict(), "age": age}
+
+
+def _recorded(document: Document) -> Shown:
+    time = output.iso(document.timestamp)
+    row = (time, output.shown_url(document.url))
+    return row, {"url": document.url, "timestamp": time, "payload_digest": document.newest.payload_digest}
 
 
 def _rejected(rejected: tuple[str, int, Verdict]) -> Shown:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from docstore.attach import open_or_attach
 from docstore.backends import names_directory, names_server
 from docstore.cli import output
+from docstore.model.choices import Durability
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import Durability, Schema
+from docstore.model.types import Schema
 from docstore.store import DocumentStore, open_store
 
 if TYPE_CHECKING:

@@ -11,10 +11,8 @@ import argparse
 
 from docstore.cli import arguments
 from docstore.cli.arguments import declare
+from docstore.model.choices import ANNOTATORS, FRONTIER_ORDERS, GROUPINGS, SNIPPET_LENGTH
 
-SNIPPET_LENGTH = 200
-ANNOTATORS = ("lang", "keyphrases", "entities", "links", "quality", "domain")
-FRONTIER_ORDERS = ("rank", "inlinks", "host")
 SHOWN_CHARACTERS = 100
 
 
@@ -210,9 +208,6 @@ def add_key_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json(parser, "one JSON object: {url, row_key, variants}")
 
 
-BY = ("host", "prefix", "parameter", "crawl", "pattern")
-
-
 # --- docstore stats
 
 STATS_DESCRIPTION = """\
@@ -247,7 +242,7 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
         "--by",
         "with --dedup: by host, by host and first path segment, by query parameter, by crawl, or by pattern: shapes of "
         "URLs with regular expressions for a crawler's rules, and texts that many URLs show, such as soft 404s",
-        BY,
+        GROUPINGS,
     )
     declare(parser, "--crawl LABEL", "as --dedup, only of captures that the crawl of this label fetched")
     declare(parser, "--codecs", "size of records by column and codec, and the reason; reads all segments")
@@ -291,6 +286,7 @@ for contains the share of the listed page that is in the page.
 --all lists the duplicates that the store knows, by the last sweep, else by
 verdicts.  --simhash N finds pages whose simhash differs in at most N of 64
 bits, whatever their similarity: those of a page, or with --all all pairs.
+--digest finds the pages whose archive recorded a payload digest.
 --rejected lists captures that a policy rejected, without a body.
 --orphans lists rejected pages to fetch again: the page that they duplicated is
 gone, or its URL has changed."""
@@ -303,6 +299,7 @@ curl -s https://example.com/ | docstore dups --file - --json
 docstore dups --all
 docstore dups https://example.com/ --simhash 6
 docstore dups --all --simhash 3 --json
+docstore dups --digest sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ
 docstore dups --rejected
 docstore dups --orphans --json
 """
@@ -312,6 +309,7 @@ def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "url URL?", "of a stored page")
     declare(parser, "--file PAGE.html", "a page that need not be in the store; - for stdin")
     declare(parser, "--all", "list all duplicates that the store knows")
+    declare(parser, "--digest sha1:...|md5:...", "list captures with this recorded payload digest", _digest)
     declare(parser, "--rejected", "list rejected captures and what they duplicate")
     declare(
         parser, "--orphans", "list rejected pages to fetch again, and what happened to the pages that they duplicate"
@@ -324,14 +322,26 @@ def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
         _bits,
     )
     declare(
-        parser, "--limit N", f"most pages (default: {DEFAULT_LIMIT}, with --all, --rejected and --orphans no limit)"
+        parser,
+        "--limit N",
+        f"most pages (default: {DEFAULT_LIMIT}; no limit with --all, --digest, --rejected and --orphans)",
     )
     arguments.add_store(
         parser,
-        "one JSON object a line: one a page, most similar first, or one a known duplicate, pair, rejected capture or "
-        "orphan",
+        "one JSON object a line: one a page, most similar first, or one a known duplicate, pair, capture with the "
+        "digest, rejected capture or orphan",
         read_only=True,
     )
+
+
+def _digest(text: str) -> str:
+    from docstore.model.capture import parse_digest
+
+    if parse_digest(text) is None:
+        raise argparse.ArgumentTypeError(
+            f"not a digest: {text!r}; write its algorithm, a colon, and its value in base32 or hexadecimal"
+        )
+    return text
 
 
 def _bits(text: str) -> int:

@@ -28,12 +28,12 @@ from docstore.model.capture import (
     STORED_VISIT,
     decode_note,
 )
+from docstore.model.choices import SNIPPET_LENGTH
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url, holds_password
 from docstore.model.types import DeleteCells, DeleteFamily, GCPolicy, Mutation, PutResult, ReadSpec
 from docstore.reading.cells import Row
 from docstore.reading.documents import MARKDOWN_FAMILIES, Capture, Document, rejection_of
-from docstore.store import SNIPPET_LENGTH
 
 if TYPE_CHECKING:
     from docstore.attach import Store

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import output
+from docstore.model.choices import VerdictKind
 from docstore.model.plain import textual
-from docstore.model.types import Cell, Previous, PutResult, Verdict, VerdictKind
+from docstore.model.types import Cell, Previous, PutResult, Verdict
 from docstore.reading.documents import Document
 
 if TYPE_CHECKING:  # most answers have no snippet, and these imports slow a cold start

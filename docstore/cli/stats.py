@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import output
 from docstore.cli.opening import open_in, open_named
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.model.types import Previous, VerdictKind
+from docstore.model.types import Previous
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """Descriptions, examples and arguments of the commands that work on whole stores: archives, sweep, upkeep, servers.
 
 What a parser needs and nothing else: neither the modules that run these commands nor the types of the model are
-imported, so that `--help` and completion scripts come at once.  `tests/unit/test_cli_declarations.py` compares the
-words and defaults that are written here with those of the modules that own them.
+imported, so that `--help` and completion scripts come at once.  Words and defaults come from `model.choices`.
 """
 
 from __future__ import annotations
@@ -13,24 +12,11 @@ from typing import TYPE_CHECKING
 
 from docstore.cli import arguments
 from docstore.cli.arguments import declare
+from docstore.model import choices
 
 if TYPE_CHECKING:
     from docstore.model.types import ColumnFamily, GCPolicy
 
-EXTRACTOR = "scored"
-SHINGLE_WORDS = 5
-NEAR_THRESHOLD = 0.8
-CONTAINED_THRESHOLD = 0.9
-SIMILAR_THRESHOLD = 0.5
-CHECKSUM = "blake3"
-BODY_LIMIT_BYTES = 256 * 1024 * 1024
-FORMATS = ("warc", "wacz", "trecweb", "jsonl", "parquet")
-CANONICAL_POLICIES = ("canonical-link", "oldest", "shortest-url", "most-anchors")
-TEXTS = ("main", "visible")
-MEASURES = ("jaccard", "overlap")
-APPLY = ("reference", "reject")
-APPLIED_KINDS = ("exact", "same_text")
-BINS = 256
 HIGHEST_PORT = 65535
 
 
@@ -42,7 +28,7 @@ extractor and one shingle length.  Every option has a default."""
 
 INIT_EXAMPLES = """\
 docstore init
-docstore init --store crawl-2024 --checksum sha256
+docstore init --store crawl-2024 --keyed-bands
 docstore init --captures max_versions=10,max_age=1y --bodies max_versions=3
 docstore init --family link --family crawl:max_versions=3,max_age=90d
 docstore init --policy exact=reject --policy near=reference
@@ -55,30 +41,35 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--extractor NAME",
-        f"rule that extracts the text to fingerprint (default: {EXTRACTOR})",
-        default=EXTRACTOR,
+        f"rule that extracts the text to fingerprint (default: {choices.EXTRACTOR})",
+        default=choices.EXTRACTOR,
     )
-    declare(parser, "--shingle-words N", f"words in a shingle (default: {SHINGLE_WORDS})", default=SHINGLE_WORDS)
+    declare(
+        parser,
+        "--shingle-words N",
+        f"words in a shingle (default: {choices.SHINGLE_WORDS})",
+        default=choices.SHINGLE_WORDS,
+    )
     declare(
         parser,
         "--near-threshold J",
-        f"least Jaccard coefficient of near (default: {NEAR_THRESHOLD})",
-        default=NEAR_THRESHOLD,
+        f"least Jaccard coefficient of near (default: {choices.NEAR_THRESHOLD})",
+        default=choices.NEAR_THRESHOLD,
     )
     declare(
         parser,
         "--contained-threshold C",
-        f"least share of a page in an older one for contained (default: {CONTAINED_THRESHOLD})",
+        f"least share of a page in an older one for contained (default: {choices.CONTAINED_THRESHOLD})",
         arguments.share,
-        CONTAINED_THRESHOLD,
+        choices.CONTAINED_THRESHOLD,
     )
     declare(
         parser,
         "--similar-threshold J",
         "least Jaccard coefficient of similar, which is only reported; none turns this verdict off "
-        f"(default: {SIMILAR_THRESHOLD})",
+        f"(default: {choices.SIMILAR_THRESHOLD})",
         _share_or_none,
-        SIMILAR_THRESHOLD,
+        choices.SIMILAR_THRESHOLD,
     )
     declare(
         parser,
@@ -90,12 +81,6 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--no-title-rule",
         "give verdicts on text alone, whatever the titles say: a notice that pages of a host share makes them near",
-    )
-    declare(
-        parser,
-        "--checksum NAME",
-        f"checksum of bodies, such as blake3, sha256, md5 (default: {CHECKSUM})",
-        default=CHECKSUM,
     )
     declare(
         parser,
@@ -208,11 +193,6 @@ def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json(parser, "{store, captures} as one JSON object")
 
 
-PARQUET = "parquet"
-
-
-QUALITY_PRESETS = ("c4", "gopher", "fineweb")
-LAYOUTS = ("full", "fineweb", "ccindex", "markdown")
 """Of Parquet; the module that has them imports pyarrow."""
 
 
@@ -296,9 +276,9 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--max-body-bytes N",
         "longest body; a page with a longer one is reported and skipped; memory is at most about four times this "
-        f"(default: {BODY_LIMIT_BYTES})",
+        f"(default: {choices.BODY_LIMIT_BYTES})",
         arguments.positive,
-        BODY_LIMIT_BYTES,
+        choices.BODY_LIMIT_BYTES,
     )
     declare(parser, "--threads N", "that analyse pages (default: 2)", default=2)
     declare(
@@ -350,8 +330,8 @@ docstore export --format jsonl --quality fineweb --where 'lang.lang = en' --drop
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--format", "what to write (default: warc)", FORMATS, "warc")
-    declare(parser, "--layout", "columns of --format parquet (default: full)", LAYOUTS)
+    declare(parser, "--format", "what to write (default: warc)", choices.FORMATS, "warc")
+    declare(parser, "--layout", "columns of --format parquet (default: full)", choices.LAYOUTS)
     declare(parser, "--columns LIST", "columns of --layout full to write, such as url,title,text (default: all)")
     declare(
         parser,
@@ -384,7 +364,7 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--quality",
         "only captures that the filters of this data set keep; needs `docstore annotate quality`",
-        QUALITY_PRESETS,
+        choices.QUALITY_PRESETS,
     )
     declare(
         parser,
@@ -396,7 +376,7 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--verdict KIND*",
-        f"only captures with this verdict: {', '.join(arguments.VERDICTS)}; may be repeated",
+        f"only captures with this verdict: {', '.join(choices.VerdictKind)}; may be repeated",
         arguments.verdict_kind,
     )
     declare(parser, "--versions N", "newest captures of a page, or all (default: 1)", arguments.positive_or_all, 1)
@@ -432,7 +412,7 @@ def add_subtract_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "b B", "an archive or a folder of archives, or a URL or pattern: of which pages are written")
     parser.set_defaults(body=True, markdown=False, layout=None, columns=None, keep_encoded=False, shard_size=None)
     declare(parser, "--output FILE", "output file; replaced when everything is written", required=True)
-    declare(parser, "--format", "what to write (default: warc)", FORMATS, "warc")
+    declare(parser, "--format", "what to write (default: warc)", choices.FORMATS, "warc")
     about = "verdict by which a page counts as one of A (default: exact, same_text and near); may be repeated"
     declare(parser, "--verdict KIND*", about, arguments.verdict_kind)
     declare(parser, "--threads N", "that analyse pages (default: 2)", default=2)
@@ -462,16 +442,21 @@ docstore sweep --from clusters
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     about = "share of the common shingles of two pages among all of both (default), or overlap: of the smaller page"
-    declare(parser, "--measure", about, MEASURES, MEASURES[0])
+    declare(parser, "--measure", about, choices.MEASURES, choices.MEASURES[0])
     declare(parser, "--threshold J", "least similarity (default: that of the store's schema)")
-    declare(parser, "--text", "compare main content or all visible text (default: what the store fingerprints)", TEXTS)
+    declare(
+        parser,
+        "--text",
+        "compare main content or all visible text (default: what the store fingerprints)",
+        choices.TEXTS,
+    )
     declare(parser, "--shingle-words N", "words in a shingle (default: the schema's)")
     declare(
         parser,
         "--canonical-policy",
         "how a canonical page is chosen (default: by the canonical links and redirects of the other pages)",
-        CANONICAL_POLICIES,
-        CANONICAL_POLICIES[0],
+        tuple(choices.CanonicalPolicy),
+        choices.CanonicalPolicy.CANONICAL_LINK,
     )
     declare(parser, "--same-url", "also pairs of versions of one URL")
     declare(parser, "--all-pairs", "list all pairs of equal pages, not a star")
@@ -480,13 +465,13 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "--apply",
         "store duplicates by reference to their canonical page, or keep only their URL, checksum and verdict, as "
         "this write policy does; `compact` then frees the space",
-        APPLY,
+        choices.APPLY,
     )
     declare(
         parser,
         "--kinds KIND,...",
         "with --apply (default: %(default)s); contained with reference alone",
-        default=",".join(APPLIED_KINDS),
+        default=",".join(choices.APPLIED_KINDS),
     )
     declare(parser, "--any-host", "with --apply: also if the canonical page is on another host")
     declare(parser, "--dry-run", "write nothing into the store")
@@ -727,7 +712,7 @@ def add_lsh_arguments(parser: argparse.ArgumentParser) -> None:
         "largest share of pairs at the background that may be proposed (default: 0.15)",
         default=0.15,
     )
-    declare(parser, "--bins N", f"default: {BINS}", default=BINS)
+    declare(parser, "--bins N", f"default: {choices.BINS}", default=choices.BINS)
     declare(parser, "--bands N", "L, groups of bins or bits; with --band-width")
     declare(parser, "--band-width N", "k, bins or bits in a group")
     arguments.add_json(parser, "the choice, and both curves, as one JSON object")

@@ -36,7 +36,6 @@ def run_init(args: argparse.Namespace) -> int:
         shingle_words=args.shingle_words,
         near_threshold=args.near_threshold,
         contained_threshold=args.contained_threshold,
-        checksum=args.checksum,
         policies=tuple(args.policy),
         similar_threshold=args.similar_threshold,
         keyed_bands=args.keyed_bands,

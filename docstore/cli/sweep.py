@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from docstore.cli import output, render
 from docstore.cli.opening import open_files, open_in
+from docstore.model.choices import CanonicalPolicy
 from docstore.model.errors import EXIT_OK
 from docstore.store import DocumentStore
-from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import Progress, SweepOptions, SweepReport, sweep
 from docstore.sweep.pages import take_places
 from docstore.sweep.reindex import ReindexReport, reindex

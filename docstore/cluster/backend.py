@@ -19,10 +19,11 @@ from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.rowindex import KeyRows, RowIndex
 from docstore.cluster.upkeep import StoreUpkeep
 from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows
+from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_BYTES, IDENTITY_ROW
 from docstore.model.plain import asdict
-from docstore.model.types import Condition, Durability, Schema, SetCell
+from docstore.model.types import Condition, Schema, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.cache import Memory
 from docstore.storage.engine import RunStorage

@@ -22,8 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
+from docstore.model.choices import Durability
 from docstore.model.errors import CommitUnknown, InvalidArgument, StorageError, StoreUnavailable, missing_extra
-from docstore.model.types import Durability
 
 CONNECT_SECONDS: Final = 1.5
 NEWEST: Final = (1 << 63) - 1

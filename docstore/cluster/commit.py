@@ -32,9 +32,10 @@ from docstore.cluster.rowindex import RowIndex
 from docstore.cluster.values import CellValues
 from docstore.dedup.index import NOTHING_NEW
 from docstore.model.capture import PagePointer
+from docstore.model.choices import Durability
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.format import COUNTS_FOLDED_ROW, COUNTS_ROW
-from docstore.model.types import Cell, Durability, RowMutations, SetCell
+from docstore.model.types import Cell, RowMutations, SetCell
 from docstore.storage.engine import Engine, Plan
 from docstore.storage.port import Follower
 

@@ -39,6 +39,7 @@ from docstore.cluster.coding import (
     large_or_small,
 )
 from docstore.cluster.protocol import Requests
+from docstore.model.choices import Durability
 from docstore.model.errors import CommitUnknown
 from docstore.model.format import BARE_TABLES, CAPTURE_FAMILY, FAMILY_END
 from docstore.model.types import (
@@ -47,7 +48,6 @@ from docstore.model.types import (
     DeleteCells,
     DeleteFamily,
     DeleteRow,
-    Durability,
     Mutation,
     Position,
     ReadSpec,

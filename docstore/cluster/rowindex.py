@@ -23,9 +23,10 @@ from docstore.dedup.index import (
     TextIndex,
     propose,
 )
+from docstore.model.choices import Durability
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.sets import Keys, Numbers
-from docstore.model.types import Durability, RowMutations
+from docstore.model.types import RowMutations
 from docstore.storage.cache import LruCache
 
 Buckets: TypeAlias = Mapping[int, Sequence[int]]

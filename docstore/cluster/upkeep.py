@@ -53,9 +53,10 @@ from docstore.cluster.rowindex import KeyRows
 from docstore.cluster.upkeep_postings import GRACE_SECONDS, MOST_TRIES, TO_PAGES, TO_TEXTS, PostedPages, PostingUpkeep
 from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owner, cell_named, chunks_named
 from docstore.model.capture import PagePointer
+from docstore.model.choices import Durability
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_ROW, PURGED_ROW
-from docstore.model.types import Cell, Condition, DeleteCells, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Cell, Condition, DeleteCells, DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.captures import CaptureRecord, capture_of, without_body
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY

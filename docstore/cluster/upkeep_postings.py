@@ -33,6 +33,7 @@ from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, slot_name
 from docstore.cluster.rowindex import KeyRows
 from docstore.dedup.index import BUCKET_LIMIT, FAMILY, TABLE, posted_page
 from docstore.model.capture import CHECKSUM, PagePointer, body_head
+from docstore.model.choices import Durability
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import (
     CAPTURE_CONFIRMED,
@@ -44,7 +45,7 @@ from docstore.model.format import (
     POSTING_TEXT,
     TEXT_NUMBER_BYTES,
 )
-from docstore.model.types import Cell, DeleteRow, Durability, Position, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Cell, DeleteRow, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import capture_of
 from docstore.storage.values import parse_cell_value

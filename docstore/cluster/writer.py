@@ -20,8 +20,9 @@ from docstore.dedup.index import TABLE as POSTINGS
 from docstore.dedup.pages import Batch
 from docstore.model.analysis import Analysis
 from docstore.model.capture import STORED_BODY, PagePointer, text_number
+from docstore.model.choices import VerdictKind
 from docstore.model.format import CAPTURE_FAMILY, TEXT_NUMBER_BYTES
-from docstore.model.types import PutResult, ReadSpec, RowMutations, VerdictKind
+from docstore.model.types import PutResult, ReadSpec, RowMutations
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend
 from docstore.storage.table import FIRST_RECORDS, PAGES, Table

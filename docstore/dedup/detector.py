@@ -22,8 +22,6 @@ from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
 
-from blake3 import blake3
-
 from docstore.compiled import docstore_native
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
@@ -42,13 +40,14 @@ from docstore.dedup.comparable import (
     title_mismatch,
 )
 from docstore.dedup.index import BODY_ROW, POINTER_SLICE, TEXT_ROW, Fits, HashIndex, Proposal, titled_row
-from docstore.dedup.kernel import Kernel, decides_alone
+from docstore.dedup.kernel import Kernel
 from docstore.dedup.pages import LivePages, StoredPage
 from docstore.model.analysis import Analysis
 from docstore.model.capture import STORED_REFUSED, PagePointer, StoredVerdict, body_head, text_number
+from docstore.model.choices import VerdictKind
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
-from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
+from docstore.model.types import DUPLICATES, Previous, Schema
 from docstore.storage.cache import Memory
 
 MAX_VERIFIED = 16
@@ -201,7 +200,7 @@ class Detector:
 
         Args:
             row_key: its own; a page is never a duplicate of itself.
-            body: its bytes, compared if the checksum alone does not decide.
+            body: its bytes.
             analysis: its fingerprints.
             status: HTTP status; it limits the pages to compare (`comparable`).
         """
@@ -209,8 +208,8 @@ class Detector:
         if not word_count and is_blank(body):
             return _verdict(VerdictKind.NEW, reason=REASON_BLANK), None, None
         checksum = analysis.body_checksum
-        condition = status_class(status), checksum if decides_alone(checksum) else blake3(body).digest()
-        has_body, body_row = self._has_body(body, checksum, status), BODY_ROW + body_head(checksum)
+        condition = status_class(status), checksum
+        has_body, body_row = self._has_body(checksum, status), BODY_ROW + body_head(checksum)
         text = analysis.text_checksum, analysis.title, bool(analysis.entries)
         self._unreadable.clear()
         while True:
@@ -244,7 +243,7 @@ class Detector:
         kind, similarity = VerdictKind.NEW, 1.0
         if page is None or is_blank(body):
             return _verdict(kind)
-        if self._has_body(body, analysis.body_checksum, status)(of):
+        if self._has_body(analysis.body_checksum, status)(of):
             kind = VerdictKind.EXACT
         elif text_compares(status) and self._has_text(text_number(page.text_checksum), is_list)(of):
             number = text_number(analysis.text_checksum)
@@ -481,15 +480,12 @@ class Detector:
 
     # --- exact and same_text
 
-    def _has_body(self, body: bytes, checksum: bytes, status: int) -> Fits:
+    def _has_body(self, checksum: bytes, status: int) -> Fits:
         """A test whether a page is live, has this body, and is compared with pages of this status."""
-        alone = decides_alone(checksum)
 
         def fits(pointer: PagePointer) -> bool:
             page = self._page(pointer)
-            if page is None or page.checksum != checksum or not bodies_compare(status, page.status):
-                return False
-            return alone or self._pages.body(pointer) == body
+            return page is not None and page.checksum == checksum and bodies_compare(status, page.status)
 
         return fits
 
@@ -511,7 +507,7 @@ class Detector:
         The verdict is `new` if titles set the pages apart.
         """
         if not is_blank(body):
-            has_body = self._has_body(body, analysis.body_checksum, status)
+            has_body = self._has_body(analysis.body_checksum, status)
             for pointer in self._index.pages(BODY_ROW + body_head(analysis.body_checksum)):
                 if pointer.row_key != row_key and has_body(pointer):
                     yield pointer, VerdictKind.EXACT

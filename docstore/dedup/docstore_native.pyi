@@ -21,13 +21,11 @@ Page: TypeAlias = tuple[str, str, str, str, str, str, bytes, bytes, list[tuple[s
 words."""
 
 class Kernel:
-    def __init__(self, extractor: str, shingle_words: int, with_blake3: bool, order: bytes) -> None: ...
-    def analyse(self, body: bytes, content_type: str, links: bool) -> tuple[bytes | None, Page | str | None]:
-        """Digest of the body if it is BLAKE3; the page, None if the body is no HTML, or why it cannot be analysed."""
+    def __init__(self, extractor: str, shingle_words: int, order: bytes) -> None: ...
+    def analyse(self, body: bytes, content_type: str, links: bool) -> tuple[bytes, Page | str | None]:
+        """BLAKE3 of the body; the page, None if the body is no HTML, or why it cannot be analysed."""
 
-    def analyse_many(
-        self, bodies: list[tuple[bytes, str]], links: bool
-    ) -> list[tuple[bytes | None, Page | str | None]]: ...
+    def analyse_many(self, bodies: list[tuple[bytes, str]], links: bool) -> list[tuple[bytes, Page | str | None]]: ...
     def shingles(self, text: str) -> bytes: ...
     def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[bytes, bytes, bytes]: ...
     def fingerprints(self, text: bytes, title: str) -> Numbers | None: ...
@@ -38,18 +36,20 @@ TEXT_LIMIT_BYTES: int
 def charset_of(body: bytes, content_type: str) -> tuple[str, str]:
     """The encoding of a body, and what says so: "bom", "http", "meta", "xml" or "guessed"."""
 
-def guess_charset(body: bytes, content_type: str) -> str:
-    """The encoding that is guessed for a body without declaration."""
-
-def wide_charset(head: bytes) -> str | None:
-    """UTF-16 without a mark, if a head is that."""
-
 def joined_words(text: str, table: bytes) -> str: ...
 def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
     """Which of some normalised words are words of a text, and how many words the text has."""
 
 def is_unspaced(character: str) -> bool:
     """Whether a character is of a script that does not separate words."""
+
+class Expression:
+    """An expression in the syntax of RE2; it matches the whole of a text, or its beginning, in linear time."""
+
+    def __init__(self, source: str, limit_bytes: int, whole: bool) -> None:
+        """Compile it; ValueError says what is wrong, or that it takes more bytes."""
+
+    def matches(self, text: str) -> bool: ...
 
 def is_html(body: bytes, content_type: str) -> bool:
     """Whether a body is read as HTML, by the rules at the head of `text.readers`."""
@@ -318,14 +318,13 @@ class RowFilter:
 def plain_row_key(url: object) -> bytes | None: ...
 def decode_capture(
     value: bytes, names: dict[int, tuple[str, bytes]]
-) -> tuple[int, dict[tuple[str, bytes], bytes], int, int, bytes] | None: ...
+) -> tuple[int, dict[tuple[str, bytes], bytes], int, int] | None: ...
 def encode_capture(
     columns: dict[tuple[str, bytes], bytes],
     numbers: dict[tuple[str, bytes], int],
     kind: int,
     arrived: int,
     confirms: int,
-    body_name: bytes,
 ) -> bytes: ...
 def encode_headers(headers: Headers, names: dict[str, int], values: dict[str, int]) -> bytes: ...
 def decode_headers(value: bytes, names: tuple[str, ...], values: tuple[str, ...]) -> Headers | None: ...
@@ -349,7 +348,6 @@ def fill_capture(
     most_bytes: int,
 ) -> bool: ...
 def decode_frame(frame: bytes, raw_bytes: int, before: bytes) -> bytes | None: ...
-def unpack_named(frame: bytes, raw_bytes: int, name: bytes) -> bytes | None: ...
 def sweep_versions(
     rows: list[Any], first: int, names: tuple[str, tuple[str, bytes], tuple[str, bytes]], rules: Any
 ) -> tuple[
@@ -376,7 +374,6 @@ class RowReader:
     def read(self, stream: Any, cells: bytes) -> list[Any]: ...
     def scan(self, stream: Any, high: bytes, most_rows: int, most_cells: int) -> tuple[list[Any], bytes]: ...
 
-def unpack_message(message: bytes) -> Any: ...
 
 class PostingHashes:
     def __new__(cls, parts: Iterator[list[Any]]) -> Self: ...

@@ -1,39 +1,19 @@
 """Typed access to the native kernel: bodies and their checksums, texts, sets, runs of postings.
 
-`tests/reference/` has the readable definition of every result.  Bodies that are not HTML go to `text.readers`, which
-gives their text to the kernel; checksums are of the whole body.  A lone surrogate of a string is read as U+FFFD, once
-for each of its three bytes.
+`tests/cases/text` has the rules of main text, `tests/reference/` the measures.  Bodies that are not HTML go to
+`text.readers`, which gives their text to the kernel; checksums are of the whole body.  A lone surrogate of a string is
+read as U+FFFD, once for each of its three bytes.
 
 If native code panics over a body, which would be a defect, the page is stored without text: its verdict has the reason,
 and the log an error that asks for a report.
-
-A checksum *decides alone* where equal checksums may be taken for equal bytes: at least 128 bits, and no way known to
-make two bodies with one checksum.  With the others length and bytes are compared before a body counts as `exact`.
-
-==============  ======  =====  ==============
-name            scheme  bytes  decides alone
-==============  ======  =====  ==============
-``blake3``           1     32  yes
-``byte_sum``         2      8  no
-``adler32``          3      4  no
-``crc32``            4      4  no
-``md5``              5     16  no (broken)
-``sha1``             6     20  no (broken)
-``sha256``           7     32  yes
-``blake2b``          8     32  yes
-==============  ======  =====  ==============
-
-Digests are as their standards print them; Adler-32 and CRC-32 are big-endian (RFC 1950's order), the byte sum too.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import sys
-import zlib
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from blake3 import blake3
@@ -41,8 +21,9 @@ from numpy.typing import NDArray
 
 from docstore.compiled import docstore_native
 from docstore.model import format as disk
-from docstore.model.analysis import BINS, IN_ORDER, Analysis, Link
+from docstore.model.analysis import IN_ORDER, Analysis, Link
 from docstore.model.capture import encode_entries
+from docstore.model.choices import BINS
 from docstore.model.errors import InvalidArgument
 from docstore.model.sets import Numbers, Sets
 from docstore.text import readers
@@ -61,77 +42,9 @@ _BLAKE3_SCHEME: Final = bytes((disk.SCHEME_BLAKE3_256,))
 _LOG = logging.getLogger(__name__)
 
 
-# --- checksums
-
-
-class Algorithm(NamedTuple):
-    """One checksum algorithm.
-
-    Attributes:
-        scheme: its number in `format`.
-        digest: bytes -> digest.
-        decides_alone: equal checksums may be taken for equal bytes.
-    """
-
-    scheme: int
-    digest: Callable[[bytes], bytes]
-    decides_alone: bool
-
-
-def byte_sum(body: bytes) -> int:
-    """Sum of the byte values, modulo 2**64: of "Tropical fish" 0x508."""
-    return int(np.frombuffer(body, np.uint8).sum(dtype=np.uint64))
-
-
-ALGORITHMS: Final[dict[str, Algorithm]] = {
-    "blake3": Algorithm(disk.SCHEME_BLAKE3_256, lambda body: blake3(body).digest(), True),
-    "byte_sum": Algorithm(disk.SCHEME_BYTE_SUM, lambda body: byte_sum(body).to_bytes(8, "big"), False),
-    "adler32": Algorithm(disk.SCHEME_ADLER32, lambda body: zlib.adler32(body).to_bytes(4, "big"), False),
-    "crc32": Algorithm(disk.SCHEME_CRC32, lambda body: zlib.crc32(body).to_bytes(4, "big"), False),
-    "md5": Algorithm(disk.SCHEME_MD5, lambda body: hashlib.md5(body, usedforsecurity=False).digest(), False),
-    "sha1": Algorithm(disk.SCHEME_SHA1, lambda body: hashlib.sha1(body, usedforsecurity=False).digest(), False),
-    "sha256": Algorithm(disk.SCHEME_SHA256, lambda body: hashlib.sha256(body).digest(), True),
-    "blake2b": Algorithm(disk.SCHEME_BLAKE2B_256, lambda body: hashlib.blake2b(body, digest_size=32).digest(), True),
-}
-
-
-def algorithm(name: str) -> Algorithm:
-    """The algorithm of that name.
-
-    Raises:
-        InvalidArgument: there is none.
-    """
-    try:
-        return ALGORITHMS[name]
-    except KeyError as error:
-        known = ", ".join(ALGORITHMS)
-        raise InvalidArgument(f"no checksum is named {name!r}; choose one of {known}") from error
-
-
-def body_checksum(body: bytes, name: str = "blake3") -> bytes:
-    """Scheme byte and digest of a body.
-
-    Raises:
-        InvalidArgument: no algorithm has that name.
-    """
-    chosen = algorithm(name)
-    return bytes((chosen.scheme,)) + chosen.digest(body)
-
-
-def checksum_matches(checksum: bytes, body: bytes) -> bool:
-    """Whether a body has this checksum, whatever its algorithm; False for an unknown scheme."""
-    for known in ALGORITHMS.values():
-        if checksum[:1] == bytes((known.scheme,)):
-            return known.digest(body) == checksum[1:]
-    return False
-
-
-_DECIDING_SCHEMES: Final = frozenset(known.scheme for known in ALGORITHMS.values() if known.decides_alone)
-
-
-def decides_alone(checksum: bytes) -> bool:
-    """Whether bodies with this checksum, scheme byte included, are the same without a look at their bytes."""
-    return checksum[0] in _DECIDING_SCHEMES
+def body_checksum(body: bytes) -> bytes:
+    """The identity of a body: scheme byte and BLAKE3.  Bodies with equal checksums are taken for equal bytes."""
+    return _BLAKE3_SCHEME + blake3(body).digest()
 
 
 # --- bodies and texts
@@ -227,7 +140,7 @@ def _with_numbers(analysis: Analysis, numbers: docstore_native.Numbers | None) -
 
 
 class Kernel:
-    """Analyses bodies by one fixed choice of extractor, shingle length and checksum; stateless, safe in threads.
+    """Analyses bodies by one fixed choice of extractor and shingle length; stateless, safe in threads.
 
     Attributes:
         native: what analyses, for other calls of native code.
@@ -237,7 +150,6 @@ class Kernel:
         self,
         extractor: str = "visible",
         shingle_words: int = 5,
-        checksum: str = "blake3",
         *,
         order: bytes = IN_ORDER,
         vocabulary: str = "",
@@ -247,28 +159,24 @@ class Kernel:
         Args:
             extractor: by its name in a schema.
             shingle_words: words in a shingle.
-            checksum: of the body, by its name in a schema.
             order: of the bins that make bands; see `bin_order`.
             vocabulary: of a schema: where XML of the user's own has its text.
 
         Raises:
-            InvalidArgument: the vocabulary cannot be read, no extractor or checksum has that name, or `shingle_words`
-                is below 1.
+            InvalidArgument: the vocabulary cannot be read, no extractor has that name, or `shingle_words` is below 1.
         """
         if shingle_words < 1:
             raise InvalidArgument(f"shingle_words must be at least 1, not {shingle_words}")
         if extractor not in EXTRACTORS:
             raise InvalidArgument(f"no extractor is named {extractor!r}; choose one of {', '.join(EXTRACTORS)}")
-        algorithm(checksum)
         if vocabulary:
             from docstore.text.vocabulary import parse  # lxml is loaded if it is needed
 
             parse(vocabulary)
         self._vocabulary = vocabulary
-        self._checksum = checksum
         # A run of 2**60 words is as good as any longer one: no text has so many.
         width = min(shingle_words, 1 << 60)
-        self.native = docstore_native.Kernel(extractor, width, checksum == "blake3", order)
+        self.native = docstore_native.Kernel(extractor, width, order)
 
     def analyse(self, body: bytes, content_type: str | None = None, *, links: bool = False) -> Analysis:
         """Text and fingerprints of one body; never raises for what is in it."""
@@ -307,14 +215,11 @@ class Kernel:
         body: bytes,
         content_type: str | None,
         links: bool,
-        digest: bytes | None,
+        digest: bytes,
         outcome: docstore_native.Page | str | None,
     ) -> Analysis:
         """What native code gave, as an `Analysis`, with what it left to be done."""
-        if digest is None:
-            checksum = body_checksum(body, self._checksum)
-        else:
-            checksum = _BLAKE3_SCHEME + digest
+        checksum = _BLAKE3_SCHEME + digest
         if isinstance(outcome, str):
             return _without_text(checksum, outcome, body)
         try:

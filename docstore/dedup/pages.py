@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from docstore.dedup.comparable import TitledPage, bodies_compare
 from docstore.dedup.index import NewPostings
-from docstore.dedup.kernel import decides_alone
 from docstore.model.capture import (
     BODY,
     CHECKSUM,
@@ -346,12 +345,7 @@ class LivePages:
             return True
         shown = PagePointer(newest.timestamp, row_key)
         newer = self.page(shown)
-        return (
-            newer is not None
-            and newer.checksum == page.checksum
-            and (decides_alone(page.checksum) or self.body(shown) == self.body(pointer))
-            and bodies_compare(page.status, newer.status)
-        )
+        return newer is not None and newer.checksum == page.checksum and bodies_compare(page.status, newer.status)
 
     # --- the cache
 

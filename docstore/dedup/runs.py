@@ -1,12 +1,12 @@
 """The index of a store in a directory: sorted runs in files, and a log in the engine.
 
-Committed postings are found after any crash.  The native object `Runs` has levels of runs, a table in memory (the
-memtable), look-ups and merges.  `RunIndex` alone changes it, its files and its log.
+A crash loses no committed posting.  The native object `Runs` has levels of runs, a table in memory (the memtable),
+look-ups and merges.  `RunIndex` alone changes it, its files and its log.
 
-*Log.*  Each group that posts is one row of a log, committed with the group's other rows, so there is one commit point.
-After the commit its texts go into the memtable; if its outcome is unknown, after the next commit shows it.  At open the
-log gives what the runs lack.  Each row names the first group whose runs were not known to be durable, so lost runs are
-detected, and rows of groups before it are deleted.
+*Log.*  Each group that posts is one row of a log, in the batch of the group's other rows.  After the commit its texts
+go into the memtable; if its outcome is unknown, after the next commit shows it.  At open the log gives what the runs
+lack.  Each row names the first group whose runs were not known to be durable, so lost runs are detected, and rows of
+groups before it are deleted.
 
 *Runs.*  A run keeps 40 bits of each key (docs/format.md), and the first `BUCKET_LIMIT` texts of it.  Two keys that have
 these bits in common give a false candidate, 1 in 3,000 look-ups at 360 million postings; the detector rejects it.
@@ -17,8 +17,8 @@ damage waits for this.  It goes on without the damaged postings in a dry run, du
 *Files.*  A run is named by its groups, ``first-end``, written sequentially, memory-mapped, and never changed.  After a
 crash the runs that no other run covers are the index.  A background thread syncs, unlinks and merges.  Short tasks come
 first; between them the smallest merge advances by one bounded step.  A run is renamed after its fsync, so a file with
-the name of a run is complete, also after power loss; the sources of a merge are removed only after that.  After the
-first failure no later task runs, and the next call raises the error.
+the name of a run is complete, also after power loss; the sources of a merge are removed only after that.  After a
+failure no later task runs, and the next call raises the error.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from docstore.dedup.index import (
     TextIndex,
     proposal_of,
 )
+from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError, DocstoreError, StorageError, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import (
     RUN_LOG_CELL_TEXTS,
@@ -61,7 +62,7 @@ from docstore.model.format import (
     RUN_TEXT_GONE,
 )
 from docstore.model.sets import Keys
-from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
+from docstore.model.types import DeleteRow, RowMutations, SetCell
 from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.files import AppendFile, Files, translated
 from docstore.storage.heap import trim_heap
@@ -136,8 +137,7 @@ class RunIndex(TextIndex):
         self._folder = folder
         self._all_texts = texts
         self._files = Files() if files is None else files
-        self._lower = lower
-        self._flush_texts = flush_texts
+        self._lower, self._flush_texts = lower, flush_texts
         self._lock: AbstractContextManager[object] = threading.RLock() if lower is None else lower._lock
         """Guards all fields below."""
         self._has_written = False

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.model.choices import BINS
+
 BITS: Final = 64
 """Bits of a simhash."""
-BINS: Final = 256
-"""Bins of a sketch."""
 IN_ORDER: Final = bytes(range(BINS))
 """The order of bins that make bands, without a secret of a store."""
 BANDS: Final = 16

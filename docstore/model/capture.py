@@ -16,6 +16,7 @@ import msgpack
 from blake3 import blake3
 
 from docstore.compiled import docstore_native
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.model.format import (
     HEADER_LOWER_CASE,
@@ -32,7 +33,7 @@ from docstore.model.format import (
     VERDICT_STORED,
 )
 from docstore.model.keys import host_of, url_of
-from docstore.model.types import Headers, Page, Previous, Verdict, VerdictKind
+from docstore.model.types import Headers, Page, Previous, Verdict
 
 if TYPE_CHECKING:  # numpy stays out of the read path
     from docstore.model.analysis import Analysis

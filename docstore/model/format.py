@@ -109,9 +109,6 @@ CAPTURE_ARRIVED = 64
 """Time of its commit: a varint, microseconds since 1970.  No verdict uses it."""
 CAPTURE_CONFIRMS = 65
 """Of a visit: the time of the capture that it confirmed when it was written, a varint."""
-CAPTURE_BODY_NAME = 66
-"""First 16 bytes of the BLAKE3 of the body; only for checksums that do not decide alone."""
-
 CAPTURE_SHA1 = 67
 """20 bytes: in place of an `http:payload_digest` that is "sha1:" and their 32 letters of base32."""
 
@@ -384,13 +381,6 @@ SWEEP_SHINGLES_SUFFIX = ".u64"
 # A scheme is an algorithm with all its parameters.  Two schemes are never compared.
 
 SCHEME_BLAKE3_256 = 1
-SCHEME_BYTE_SUM = 2
-SCHEME_ADLER32 = 3
-SCHEME_CRC32 = 4
-SCHEME_MD5 = 5
-SCHEME_SHA1 = 6
-SCHEME_SHA256 = 7
-SCHEME_BLAKE2B_256 = 8
 
 SCHEME_TEXT_1 = 1
 """Of stores whose texts `docstore tool reindex` has to extract again."""

@@ -13,8 +13,9 @@ from typing import Any, Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from docstore.model.choices import VerdictKind
 from docstore.model.keys import shown_url
-from docstore.model.types import Verdict, VerdictKind
+from docstore.model.types import Verdict
 
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _DIRECTION_MARKS: Final = re.compile("[\u061c\u200e\u200f]")

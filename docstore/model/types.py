@@ -18,6 +18,15 @@ from operator import index
 from types import UnionType
 from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
 
+from docstore.model.choices import (
+    CONTAINED_THRESHOLD,
+    COUNT_MAX,
+    EXTRACTOR,
+    NEAR_THRESHOLD,
+    SHINGLE_WORDS,
+    SIMILAR_THRESHOLD,
+    VerdictKind,
+)
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.plain import asdict, iso
@@ -222,17 +231,6 @@ def checked_spec(spec: ReadSpec) -> ReadSpec:
     return spec._replace(families=families, since=micros(spec.since), until=until)
 
 
-class Durability(enum.Enum):
-    """What an acknowledged write survives."""
-
-    SYNC = "sync"
-    """Power loss: log and segment are synced before the answer."""
-    FLUSH = "flush"
-    """kill -9 of this process: handed to the operating system before the answer."""
-    NONE = "none"
-    """Only an orderly close."""
-
-
 # --- schema ---
 
 
@@ -300,18 +298,6 @@ class ColumnFamily(NamedTuple):
         if not 1 <= len(self.name) <= 64 or not set(self.name) <= allowed:
             raise InvalidArgument(f"family name {self.name!r} must be 1 to 64 characters of a-z, 0-9, _ and -")
         return {}
-
-
-class VerdictKind(enum.StrEnum):
-    """The relation of a page to pages of other URLs: the first kind that applies."""
-
-    EXACT = "exact"
-    SAME_TEXT = "same_text"
-    NEAR = "near"
-    CONTAINED = "contained"
-    SIMILAR = "similar"
-    """Similar to a reader, but not a duplicate: it is only reported."""
-    NEW = "new"
 
 
 DUPLICATES = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR, VerdictKind.CONTAINED)
@@ -391,7 +377,6 @@ class Schema(NamedTuple):
         near_threshold: least exact Jaccard coefficient of a `near` verdict.
         contained_threshold: least share of a page's shingles in an older page for `contained`.
         similar_threshold: least exact Jaccard coefficient of a `similar` verdict; None turns this verdict off.
-        checksum: name of the body checksum algorithm.
         keyed_bands: choose the bins of each band by a secret of the store, so that nobody else can fill its buckets on
             purpose.  Two stores of the same pages may then propose different candidates.
         title_rule: give no verdict on a text that a host shows under contradicting titles.
@@ -402,13 +387,12 @@ class Schema(NamedTuple):
     """
 
     families: tuple[ColumnFamily, ...] = ()
-    extractor: str = "scored"
-    shingle_words: int = 5
-    near_threshold: float = 0.8
-    contained_threshold: float = 0.9
-    checksum: str = "blake3"
+    extractor: str = EXTRACTOR
+    shingle_words: int = SHINGLE_WORDS
+    near_threshold: float = NEAR_THRESHOLD
+    contained_threshold: float = CONTAINED_THRESHOLD
     policies: tuple[tuple[VerdictKind, Policy], ...] = ()
-    similar_threshold: float | None = 0.5
+    similar_threshold: float | None = SIMILAR_THRESHOLD
     keyed_bands: bool = False
     vocabulary: str = ""
     title_rule: bool = True
@@ -438,7 +422,6 @@ class Schema(NamedTuple):
                     f"similar_threshold {self.similar_threshold} is above near_threshold {self.near_threshold}, so no "
                     "page could be similar; give a lower one, or None to turn this verdict off"
                 )
-        _check_type("checksum", self.checksum, str)
         _check_type("keyed_bands", self.keyed_bands, bool)
         _check_type("vocabulary", self.vocabulary, str)
         _check_type("title_rule", self.title_rule, bool)
@@ -449,10 +432,6 @@ class Schema(NamedTuple):
     def policy(self, kind: VerdictKind) -> Policy:
         """The policy for one verdict; `flag` unless the schema says otherwise."""
         return dict(self.policies).get(kind, Policy.FLAG)
-
-
-COUNT_MAX = 2**63 - 1
-"""The largest count in a schema and on the command line."""
 
 
 def _check_type(what: str, value: object, kind: type | UnionType) -> None:

@@ -33,6 +33,7 @@ from docstore.cli import output
 from docstore.cli.opening import open_in
 from docstore.model import errors
 from docstore.model.capture import CHECKSUM, LANG_NOTE, NOTE_FAMILY, TEXT_CHECKSUM, decode_note, encode_note
+from docstore.model.choices import ANNOTATORS
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Note, ReadSpec
 from docstore.reading.cells import Row
@@ -47,8 +48,6 @@ GROUP: Final = 256
 """Captures that are read together, and whose notes are committed together."""
 GROUP_BYTES: Final = 1 << 18
 """Bytes of notes after which a group is committed: a request to a server may have a megabyte."""
-BUILT_IN: Final = (LANG_NOTE, "keyphrases", "entities", "links", "quality", "domain")
-"""Annotators of docstore."""
 ENTRY_POINTS: Final = "docstore.annotators"
 
 
@@ -223,14 +222,14 @@ def find_annotator(name: str, store: Store, lists: Mapping[str, Path]) -> Annota
     Raises:
         InvalidArgument: there is no such annotator, or it needs an extra, a list or examples.
     """
-    if name in BUILT_IN:
+    if name in ANNOTATORS:
         from docstore.notes import links, quality, words  # which import this file
 
         makers = (words.language, words.keyphrases, words.entities, links.links, quality.quality, words.domain)
-        return dict(zip(BUILT_IN, makers, strict=True))[name](store, lists)
+        return dict(zip(ANNOTATORS, makers, strict=True))[name](store, lists)
     installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in installed:
-        names = ", ".join(sorted({*BUILT_IN, *installed}))
+        names = ", ".join(sorted({*ANNOTATORS, *installed}))
         raise InvalidArgument(f"there is no annotator {name!r}; there are {names}, and --python MODULE:NAME")
     return _annotator(installed[name].load(), name)
 
@@ -264,7 +263,7 @@ def _annotator(loaded: object, name: str) -> Annotator:
 def run_annotate(args: argparse.Namespace) -> int:
     """Annotate."""
     if not args.names and not args.python:
-        raise InvalidArgument(f"annotate takes the NAME of an annotator: {', '.join(BUILT_IN)}, or --python")
+        raise InvalidArgument(f"annotate takes the NAME of an annotator: {', '.join(ANNOTATORS)}, or --python")
     if args.list and "entities" not in args.names:
         raise InvalidArgument("--list is only for the annotator entities; leave it out, or add entities")
     if bool(args.examples) != ("domain" in args.names):

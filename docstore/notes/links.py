@@ -28,6 +28,7 @@ from docstore.cli import output
 from docstore.cli.opening import open_in
 from docstore.model import keys
 from docstore.model.capture import ENTRIES, STATUS, TEXT_CHECKSUM, decode_entries
+from docstore.model.choices import FRONTIER_ORDERS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, CorruptionError, InvalidArgument
 from docstore.model.types import DUPLICATES, ReadSpec
 from docstore.notes.annotate import Annotator, Fields
@@ -263,9 +264,6 @@ class Host(NamedTuple):
     targets: int
 
 
-BY: Final = ("rank", "inlinks", "host")
-
-
 def frontier(graph: LinkGraph, by: str = "rank", host: str | None = None) -> Iterator[Target]:
     """Link targets that are not stored, the best first.
 
@@ -276,8 +274,8 @@ def frontier(graph: LinkGraph, by: str = "rank", host: str | None = None) -> Ite
     Raises:
         InvalidArgument: no such order.
     """
-    if by not in BY:
-        raise InvalidArgument(f"by is one of {', '.join(BY)}, not {by!r:.100}")
+    if by not in FRONTIER_ORDERS:
+        raise InvalidArgument(f"by is one of {', '.join(FRONTIER_ORDERS)}, not {by!r:.100}")
     ranks = graph.ranks()
     external, internal = graph.incoming()
     weights = graph.host_weights(ranks)

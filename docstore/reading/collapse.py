@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, Protocol
 
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import CorruptionError
 from docstore.model.plain import asdict
-from docstore.model.types import SAME_PAGE, Cell, ReadSpec, Verdict, VerdictKind
+from docstore.model.types import SAME_PAGE, Cell, ReadSpec, Verdict
 from docstore.storage.captures import LiveCapture
 
 

@@ -21,7 +21,6 @@ from docstore.model.capture import Column, Entry, PagePointer, StoredVerdict
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CAPTURE_ARRIVED,
-    CAPTURE_BODY_NAME,
     CAPTURE_CONFIRMS,
     CAPTURE_FIELDS,
     CAPTURE_REJECTED,
@@ -638,7 +637,7 @@ def fields_shown(families: tuple[str, ...] | None) -> _Shown:
             fields[index] = absent
     fields_of = {**CAPTURE_FIELDS, CAPTURE_SHA1: capture.PAYLOAD_DIGEST}
     numbers = {number: columns.get(column) for number, column in fields_of.items()}
-    return _Shown(fields, columns, numbers | dict.fromkeys((CAPTURE_ARRIVED, CAPTURE_CONFIRMS, CAPTURE_BODY_NAME)))
+    return _Shown(fields, columns, numbers | dict.fromkeys((CAPTURE_ARRIVED, CAPTURE_CONFIRMS)))
 
 
 def assemble(found: LiveCapture, shown: _Shown, fetch_value: Callable[[bytes], bytes]) -> Capture:

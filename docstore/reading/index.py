@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 from docstore.compiled import docstore_native
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.index import TABLE, HashIndex, IndexQuery, TextIndex, posted_page, stored_postings
-from docstore.dedup.kernel import ALGORITHMS, Kernel, bin_order
+from docstore.dedup.kernel import Kernel, bin_order
 from docstore.dedup.pages import LivePages
 from docstore.dedup.runs import RunIndex
 from docstore.model.capture import (
@@ -34,6 +34,7 @@ from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import (
     CAPTURE_FAMILY,
     POSTING_TEXT,
+    SCHEME_BLAKE3_256,
     SCHEME_TEXT_2,
     TEXT_NUMBER_BYTES,
     VERDICT_KINDS,
@@ -54,7 +55,7 @@ _TEXTS_BEGIN = bytes((POSTING_TEXT,))
 _TEXTS_END = bytes((POSTING_TEXT + 1,))
 _RULES = SimpleNamespace(
     capture_family=CAPTURE_FAMILY,
-    blake3=ALGORITHMS["blake3"].scheme,
+    blake3=SCHEME_BLAKE3_256,
     verdict_kinds=len(VERDICT_KINDS),
     verdict_previous=len(VERDICT_PREVIOUS),
     verdict_stored=len(VERDICT_STORED),
@@ -132,7 +133,7 @@ def kernel_of(backend: Backend) -> Kernel:
     """The kernel that a store's schema and its secret ask for."""
     schema = backend.schema
     order = bin_order(backend.band_secret)
-    return Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order, vocabulary=schema.vocabulary)
+    return Kernel(schema.extractor, schema.shingle_words, order=order, vocabulary=schema.vocabulary)
 
 
 def stored_texts(

@@ -13,10 +13,11 @@ from docstore.dedup.index import HashIndex
 from docstore.dedup.pages import LivePages
 from docstore.model import capture, keys
 from docstore.model.capture import PagePointer, normal_digest
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_REJECTED, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST
 from docstore.model.keys import url_of
-from docstore.model.types import Verdict, VerdictKind
+from docstore.model.types import Verdict
 from docstore.reading.collapse import Loss, Orphan, Similar
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import kernel_of, open_texts

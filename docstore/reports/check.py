@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from docstore.dedup.index import posting_hashes
-from docstore.dedup.kernel import checksum_matches
+from docstore.dedup.kernel import body_checksum
 from docstore.model import capture
 from docstore.model.capture import Column, PagePointer
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
@@ -187,7 +187,7 @@ def _check_capture(backend: Backend, seen: SeenPages, checked: Checked) -> Itera
     if not (record.columns.keys() & _NEEDED) <= values.keys():
         return
     body, is_dropped = values[capture.BODY], is_absent(record.columns[capture.BODY])
-    if not is_dropped and not checksum_matches(values.get(capture.CHECKSUM, b""), body):
+    if not is_dropped and values.get(capture.CHECKSUM) != body_checksum(body):
         yield place.finding("the checksum of the body differs from the one in its row")
     if kept_as is None:
         yield place.finding("the capture has no verdict", REINDEX)

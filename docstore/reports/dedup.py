@@ -17,10 +17,11 @@ from blake3 import blake3
 
 from docstore.model import capture
 from docstore.model.capture import Column, StoredVerdict
+from docstore.model.choices import GROUPINGS, VerdictKind
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import url_of
 from docstore.model.plain import Plain
-from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
+from docstore.model.types import DUPLICATES, ReadSpec
 from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD, DocumentReader
 from docstore.reports.patterns import Pattern, PatternCounts, SameText
@@ -34,9 +35,6 @@ if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
 
 CLUSTER_SIZES = ((2, 2), (3, 5), (6, 20), (21, 100), (101, None))
-BY = ("host", "prefix", "parameter", "crawl", "pattern")
-"""What captures are counted by.  A prefix is a host and the first segment of a path; with parameters a page counts once
-for each; patterns are shapes of URLs."""
 
 
 @dataclass(slots=True)
@@ -211,11 +209,11 @@ def dedup_stats(store: DocumentStore, by: str | None = None, crawl: str = "") ->
 
     Args:
         store: to read.
-        by: also count by this, one of BY.
+        by: also count by this, one of `choices.GROUPINGS`.
         crawl: only captures that the crawl of this label fetched.
     """
-    if by not in (None, *BY):
-        raise InvalidArgument(f"by is one of {', '.join(BY)}, not {by!r:.100}")
+    if by not in (None, *GROUPINGS):
+        raise InvalidArgument(f"by is one of {', '.join(GROUPINGS)}, not {by!r:.100}")
     stats = DedupStats()
     clusters: Counter[bytes] = Counter()
     parameters, patterns = ParameterCounts(), PatternCounts()

@@ -14,6 +14,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from docstore.model import markup
+from docstore.model.choices import VerdictKind
 from docstore.model.markup import (
     WIDTH,
     Child,
@@ -28,7 +29,6 @@ from docstore.model.markup import (
     verdict_bar,
     words,
 )
-from docstore.model.types import VerdictKind
 from docstore.reports.survey import MOST_URLS, Survey
 
 BAR_HEIGHT: Final = 28

@@ -15,15 +15,19 @@ Sources: Charikar 2002 (STOC); Manber 1994 (USENIX); Broder 1997 (SEQUENCES); RF
 
 from __future__ import annotations
 
+import hashlib
 import math
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import mmh3
+import numpy as np
+from blake3 import blake3
 
-from docstore.dedup.kernel import ALGORITHMS, Kernel, words
+from docstore.dedup.kernel import Kernel, words
 from docstore.model.analysis import BITS
 from docstore.model.errors import InvalidArgument
 
@@ -31,6 +35,27 @@ PRIME: Final = 4_294_967_311
 """The smallest prime above 2**32."""
 NGRAM_BITS: Final = 32
 ADLER_MODULUS: Final = 65_521
+
+
+def byte_sum(body: bytes) -> int:
+    """Sum of the byte values, modulo 2**64: of "Tropical fish" 0x508."""
+    return int(np.frombuffer(body, np.uint8).sum(dtype=np.uint64))
+
+
+CHECKSUMS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "blake3": lambda body: blake3(body).digest(),
+    "byte_sum": lambda body: byte_sum(body).to_bytes(8, "big"),
+    "adler32": lambda body: zlib.adler32(body).to_bytes(4, "big"),
+    "crc32": lambda body: zlib.crc32(body).to_bytes(4, "big"),
+    "md5": lambda body: hashlib.md5(body, usedforsecurity=False).digest(),
+    "sha1": lambda body: hashlib.sha1(body, usedforsecurity=False).digest(),
+    "sha256": lambda body: hashlib.sha256(body).digest(),
+    "blake2b": lambda body: hashlib.blake2b(body, digest_size=32).digest(),
+}
+"""Digests by name, as their standards print them; those of Adler-32 and CRC-32 and the byte sum are big-endian.
+
+BLAKE3 is the identity of a body in a store.  The byte sum, Adler-32 and CRC-32 are too short for that, and two bodies
+with one MD5 or SHA-1 can be made on purpose."""
 
 
 class Permutation(NamedTuple):
@@ -131,7 +156,7 @@ def fingerprint(body: bytes, lesson: Lesson) -> dict[str, Any]:
         else [],
         "bytes": body.hex(" ").upper(),
         "adler_sums": adler_sums(body, lesson.adler_modulus),
-        "checksums": {name: algorithm.digest(body).hex() for name, algorithm in ALGORITHMS.items()},
+        "checksums": {name: digest(body).hex() for name, digest in CHECKSUMS.items()},
     }
 
 

@@ -42,8 +42,7 @@ class Measures(NamedTuple):
     """Similarities of two captures.
 
     Attributes:
-        same_checksum: whether their bodies have the same checksum; None if a policy hides one, or if the algorithms
-            differ.
+        same_checksum: whether their bodies have the same checksum; None if a policy hides one.
         same_text_checksum: the same for their texts; None also if one has no word.
         jaccard: exact Jaccard coefficient of their shingle sets; None if neither text has a word.
         contained: share of the first one's shingles that are in the second; None if it has none.
@@ -89,7 +88,7 @@ def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
     """
     if first.text is None or second.text is None or first.checksum is None or second.checksum is None:
         raise InvalidArgument('measures need captures with text and fingerprints: get(url, families=("text", "dedup"))')
-    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+    kernel = Kernel(schema.extractor, schema.shingle_words)
     left, right = kernel.shingles(first.text), kernel.shingles(second.text)
     shared = docstore_native.overlap(left, right)
     modulus = max(_modulus(left), _modulus(right))
@@ -183,7 +182,7 @@ def similar_by_simhash(store: Store, page: bytes | str, bits: int, *, limit: int
     own_key, wanted = b"", None
     if not isinstance(page, str):
         schema = store.schema
-        analysis = Kernel(schema.extractor, schema.shingle_words, schema.checksum).analyse(bytes(page))
+        analysis = Kernel(schema.extractor, schema.shingle_words).analyse(bytes(page))
         wanted = analysis.simhash if analysis.shingle_count else None
     else:
         own_key, document = row_key(page), store.get(page, families=("dedup",))

@@ -19,11 +19,12 @@ from urllib.parse import urlsplit
 
 from docstore.model import capture
 from docstore.model.capture import StoredVerdict
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import CorruptionError, DocstoreError
 from docstore.model.keys import host_of, url_of
 from docstore.model.markup import card, counted, number, percent, table, words
 from docstore.model.plain import Plain
-from docstore.model.types import DUPLICATES, SAME_PAGE, ReadSpec, VerdictKind
+from docstore.model.types import DUPLICATES, SAME_PAGE, ReadSpec
 from docstore.reading.documents import DocumentReader
 from docstore.reports.dedup import GroupCounts, ParameterCounts, Trap, content_of
 from docstore.reports.patterns import LEAST_URLS, Pattern, PatternCounts, SameText

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from scrapy.settings import BaseSettings
 
 from docstore.backends import names_server
+from docstore.model.choices import Durability, VerdictKind
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import DUPLICATES, SAME_PAGE, Durability, Policy, VerdictKind, checked_crawl, checked_policies
+from docstore.model.types import DUPLICATES, SAME_PAGE, Policy, checked_crawl, checked_policies
 from docstore.serving.client import RemoteStore, connect
 from docstore.store import DocumentStore, open_store
 

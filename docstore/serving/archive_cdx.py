@@ -17,9 +17,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote
 
+from docstore.compiled import docstore_native
 from docstore.model import keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import KeyRange
@@ -554,37 +555,31 @@ def _filter(rule: str) -> tuple[str, Callable[[str], bool], bool]:
     name, inverted = _field(field), rule.startswith("!")
     if sign == "=":
         return name, lambda value: (value == wanted) != inverted, True
-    expression = compiled_expression(wanted)
-    matches = expression.match if sign == "~" else expression.fullmatch
+    matches = matcher(wanted, whole=sign != "~")
     is_short = name not in ("url", "urlkey") and len(wanted) <= _SHORT_EXPRESSION
-    return name, lambda value: (matches(value[:_MATCHED_CHARACTERS]) is not None) != inverted, is_short
+    return name, lambda value: matches(value[:_MATCHED_CHARACTERS]) != inverted, is_short
 
 
 @lru_cache(maxsize=64)
-def compiled_expression(expression: str | bytes, memory_bytes: int = 1 << 18) -> Any:
-    """An expression of a stranger for RE2, which takes linear time; of bytes it matches bytes.
+def matcher(expression: str, memory_bytes: int = 1 << 18, *, whole: bool = True) -> Callable[[str], bool]:
+    """Compile a client's regular expression in the syntax of RE2, which is matched in linear time.
 
+    Args:
+        expression: a client's.
+        memory_bytes: that it may take when it is compiled.
+        whole: match the whole text; else its beginning.
     Raises:
-        InvalidArgument: it is too long, or RE2 does not understand it.
+        InvalidArgument: it is too long or too large, or it is not in RE2's syntax.
     """
     if len(expression) > _LONGEST_EXPRESSION:
         raise InvalidArgument(
             f"regular expression of {len(expression)} characters; at most {_LONGEST_EXPRESSION} are read"
         )
-    import re2  # most queries have no expression
-
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = memory_bytes
-    if isinstance(expression, bytes):
-        options.encoding = re2.Options.Encoding.LATIN1
     try:
-        return re2.compile(expression, options)
-    except (re2.error, UnicodeError) as error:
-        why = error.args[0] if error.args else ""
-        said = why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)
+        return docstore_native.Expression(expression, memory_bytes, whole).matches
+    except ValueError as error:
         raise InvalidArgument(
-            f"regular expression {expression[:100]!r} is not understood: {said}; the syntax is that of RE2, "
+            f"regular expression {expression[:100]!r} is not understood: {error}; the syntax is that of RE2, "
             "which has no back references and no look-around"
         ) from error
 

@@ -30,6 +30,7 @@ from docstore.model.capture import (
     decode_verdict,
     place_after,
 )
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import CAPTURE_STORED
 from docstore.model.plain import plain
@@ -45,7 +46,6 @@ from docstore.model.types import (
     Schema,
     Time,
     Verdict,
-    VerdictKind,
     body_bytes,
     checked_families,
     checked_policies,

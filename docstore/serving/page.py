@@ -18,10 +18,11 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from docstore.model import capture, keys, markup
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
 from docstore.model.keys import shown_url, url_of
 from docstore.model.markup import WIDTH, columns, counted, duration, moment, number, percent, size, verdict_bar
-from docstore.model.types import ReadSpec, VerdictKind, micros
+from docstore.model.types import ReadSpec, micros
 from docstore.reading.documents import Document, DocumentReader, rejection_of
 from docstore.reading.snippet import Snippet
 from docstore.reports.html import report_html, style_sheet, style_source

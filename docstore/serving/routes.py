@@ -23,7 +23,7 @@ from docstore.reading.cells import Row, scan_range
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.results import SearchOptions, SearchResults
-from docstore.serving.archive_cdx import compiled_expression
+from docstore.serving.archive_cdx import matcher
 from docstore.serving.client import RemoteCells, RemoteStore
 from docstore.serving.client_calls import About, CallLimits, Endpoint, Job, Listed, Rejected, Role, endpoint_of
 from docstore.serving.messages import (
@@ -401,7 +401,7 @@ def _pair(given: str, sign: str, name: str, example: str) -> tuple[str, str]:
 
 # --- cells
 
-_RE2_MEMORY_BYTES: Final = 8 << 20
+_EXPRESSION_BYTES: Final = 8 << 20
 
 
 @route("POST", "/v1/cells/slices", Role.READ, streams=True)
@@ -437,7 +437,12 @@ async def scan(
     first = max(first, after + b"\0") if after else first
     matches: Callable[[bytes], object] | None = None
     if qualifier_regex is not None:
-        matches = compiled_expression(qualifier_regex.encode("utf-8", "surrogatepass"), _RE2_MEMORY_BYTES).fullmatch
+        # Each byte of a qualifier is a character.
+        whole = matcher(qualifier_regex.encode("utf-8", "surrogatepass").decode("latin-1"), _EXPRESSION_BYTES)
+
+        def matches(qualifier: bytes) -> bool:
+            return whole(qualifier.decode("latin-1"))
+
     most = limit if matches is None else None
 
     def rows() -> Iterator[Any]:

@@ -22,6 +22,7 @@ from weakref import WeakSet
 
 from docstore.model import keys
 from docstore.model.capture import BODY, MAIN, STORED_KNOWN, STORED_REFUSED
+from docstore.model.choices import APPLIED_KINDS, CanonicalPolicy
 from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StorageError
 from docstore.model.plain import plain
 from docstore.model.types import Page, PutOptions, PutResult
@@ -38,8 +39,7 @@ from docstore.serving.wire import read
 from docstore.storage.files import Files
 from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
-from docstore.sweep.clusters import CanonicalPolicy
-from docstore.sweep.job import APPLIED_KINDS, SweepOptions, sweep
+from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.reindex import reindex
 
 READERS = 6

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from docstore.cli import arguments, output
 from docstore.cli.arguments import declare
+from docstore.model.choices import CanonicalPolicy
 from docstore.model.errors import EXIT_OK, DocstoreError
 from docstore.model.types import Schema
-from docstore.sweep.clusters import CanonicalPolicy
 
 DESCRIPTION = """\
 Find all duplicates among pages where they lie, on Spark and without a store, as

@@ -22,13 +22,14 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from docstore.model.choices import CanonicalPolicy
 from docstore.model.errors import InvalidArgument, StoreUnavailable, missing_extra
 from docstore.model.plain import Plain
 from docstore.model.types import Schema
 from docstore.reading.documents import MAX_REDIRECTS
 from docstore.spark import kernels
 from docstore.sweep.candidates import check_probability
-from docstore.sweep.clusters import ROUNDS, CanonicalPolicy
+from docstore.sweep.clusters import ROUNDS
 from docstore.sweep.kernels import TextRule
 
 try:
@@ -132,7 +133,7 @@ class _Sweep:
         self._output = output
         self._options = options
         self._threshold = schema.near_threshold if options.threshold is None else options.threshold
-        self._rule = TextRule(schema.extractor, schema.shingle_words, "blake3", True, schema.vocabulary)
+        self._rule = TextRule(schema.extractor, schema.shingle_words, True, schema.vocabulary)
         self._rule.kernel()  # refuses invalid parameters before anything is read
         check_probability("threshold", self._threshold)
         self._fresh = len(options.against) << TABLE_BITS

@@ -23,17 +23,17 @@ from docstore.archives.entries import DamagedEntry, PageEntry
 from docstore.archives.readahead import portions
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, TitledPage, is_blank
 from docstore.dedup.kernel import shared_members
-from docstore.model.analysis import BINS
 from docstore.model.capture import ClusterPlace
+from docstore.model.choices import BINS, CanonicalPolicy, VerdictKind
 from docstore.model.errors import missing_extra
 from docstore.model.keys import resolve, row_key, same_host, site, url_of
 from docstore.model.sets import Numbers, distinct
-from docstore.model.types import Page, VerdictKind, header_of
+from docstore.model.types import Page, header_of
 from docstore.reading.documents import REDIRECT_STATUSES
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.writes import Prepared
 from docstore.sweep.candidates import Alike, band_keys, band_pairs, band_width, in_large_buckets
-from docstore.sweep.clusters import CanonicalPolicy, cluster_versions, missing_pairs
+from docstore.sweep.clusters import cluster_versions, missing_pairs
 from docstore.sweep.kernels import BY_TEXT, LONG_TEXT_BYTES, TextRule, equality, identify, text_of
 from docstore.sweep.pairs import Listed, PairGraph, set_apart
 from docstore.writing.prepare import Preparer

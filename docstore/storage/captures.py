@@ -73,7 +73,6 @@ class CaptureRecord(NamedTuple):
         columns: cell values by column.
         arrived: when it was committed, in microseconds; 0 if that is not known.
         confirms: for a visit, the time of the capture that it confirmed when it was written; 0 for none.
-        body_name: first 16 bytes of the BLAKE3 of the body, if the checksum alone does not identify it; else b"".
     """
 
     timestamp: int
@@ -81,7 +80,6 @@ class CaptureRecord(NamedTuple):
     columns: dict[Column, bytes]
     arrived: int = 0
     confirms: int = 0
-    body_name: bytes = b""
 
     @property
     def checksum(self) -> bytes:
@@ -96,7 +94,7 @@ class CaptureRecord(NamedTuple):
     @property
     def body_identity(self) -> bytes:
         """Equal for equal bodies; b"" for a visit that confirmed nothing when it was written."""
-        return self.body_name or self.columns.get(CHECKSUM, b"")
+        return self.columns.get(CHECKSUM, b"")
 
     def encode(self) -> bytes:
         """The value of the record's cell."""
@@ -104,9 +102,9 @@ class CaptureRecord(NamedTuple):
 
     def cell(self, columns: dict[Column, bytes] | None = None) -> SetCell:
         """The mutation that writes it, with these columns in place of its own if they are given."""
-        timestamp, kind, own, arrived, confirms, body_name = self
+        timestamp, kind, own, arrived, confirms = self
         shown = own if columns is None else columns
-        value = docstore_native.encode_capture(shown, _NUMBERS, kind, arrived, confirms, body_name)
+        value = docstore_native.encode_capture(shown, _NUMBERS, kind, arrived, confirms)
         return SetCell(CAPTURE_FAMILY, b"", timestamp, value)
 
 
@@ -150,7 +148,6 @@ class LiveCapture(NamedTuple):
         columns: cell values by column; read-only.
         source: time of the stored capture that has its body and text; 0 for none.
         arrived: when it was committed, in microseconds; 0 if that is not known.
-        body_name: of the body that it shows; see `CaptureRecord`.
     """
 
     timestamp: int
@@ -158,7 +155,6 @@ class LiveCapture(NamedTuple):
     columns: dict[Column, bytes]
     source: int
     arrived: int = 0
-    body_name: bytes = b""
 
     @property
     def shows_page(self) -> bool:
@@ -178,9 +174,7 @@ class LiveCapture(NamedTuple):
 
 def stored_capture(record: CaptureRecord) -> LiveCapture:
     """A stored capture that no policy hides."""
-    return LiveCapture(
-        record.timestamp, record.kind, record.columns, record.timestamp, record.arrived, record.body_name
-    )
+    return LiveCapture(record.timestamp, record.kind, record.columns, record.timestamp, record.arrived)
 
 
 Find = Callable[[int], CaptureRecord | None]
@@ -295,7 +289,7 @@ def _shown(record: CaptureRecord, source: CaptureRecord | None, shows_body: bool
         columns = columns | {BODY: encode_absent(raw_bytes_of(body))}
     if source is None:
         return LiveCapture(record.timestamp, record.kind, columns, 0, record.arrived)
-    return LiveCapture(record.timestamp, record.kind, columns, source.timestamp, record.arrived, source.body_name)
+    return LiveCapture(record.timestamp, record.kind, columns, source.timestamp, record.arrived)
 
 
 def without_crawl(records: Sequence[CaptureRecord], label: bytes) -> tuple[list[CaptureRecord], list[CaptureRecord]]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from docstore.model.choices import Durability
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import BARE_TABLES, FAMILY_END, TABLE_TAGS, TIMESTAMP_MAX
 from docstore.model.types import (
@@ -23,7 +24,6 @@ from docstore.model.types import (
     DeleteCells,
     DeleteFamily,
     DeleteRow,
-    Durability,
     Mutation,
     Position,
     ReadSpec,

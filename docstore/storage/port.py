@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from docstore.model.capture import Column
-from docstore.model.types import Durability, Mutation, PutResult, RowMutations, Schema
+from docstore.model.choices import Durability
+from docstore.model.types import Mutation, PutResult, RowMutations, Schema
 from docstore.storage.bases import BaseRows, NewValue, StoredValue
 from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage

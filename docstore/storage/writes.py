@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 
 from docstore.model.analysis import Analysis
 from docstore.model.capture import BODY, MAIN, PagePointer, Sorted, StoredVerdict
+from docstore.model.choices import VerdictKind
 from docstore.model.format import CAPTURE_STORED, INLINE_LIMIT_BYTES
-from docstore.model.types import Page, Policy, VerdictKind
+from docstore.model.types import Page, Policy
 from docstore.storage.captures import CaptureRecord, LiveCapture
 from docstore.storage.values import encode_inline
 

@@ -24,7 +24,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.model.analysis import BINS
+from docstore.model.choices import BINS
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import SKETCH_BIN_BITS
 from docstore.model.sets import Numbers, Sets, distinct, spans

@@ -10,7 +10,6 @@ result does not depend on the order of input.
 
 from __future__ import annotations
 
-import enum
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from docstore.compiled import docstore_native
 from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import MAIN
+from docstore.model.choices import CanonicalPolicy
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import site, url_of
 from docstore.model.sets import Numbers, distinct, spans
@@ -33,19 +33,6 @@ from docstore.sweep.pairs import PairGraph
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
     from docstore.sweep.pages import Blobs
-
-
-class CanonicalPolicy(enum.StrEnum):
-    """Which page of a cluster is canonical, among those that fulfil the law; ties are broken by the next rule."""
-
-    CANONICAL_LINK = "canonical-link"
-    """The target of canonical links and redirects of its own site; then, and between sites, as `oldest`."""
-    OLDEST = "oldest"
-    """The first one fetched; then the shorter URL."""
-    SHORTEST_URL = "shortest-url"
-    """The shortest URL; then the oldest."""
-    MOST_ANCHORS = "most-anchors"
-    """The one that most pages link to; then as `oldest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +381,7 @@ class Survivors:
         self._store = store
         self._clusters = store.clusters
         self._groups: dict[bytes, tuple[bool, int, bytes]] = {}  # sorts the best first: the canonical, then the oldest
-        self._kernel = Kernel(store.schema.extractor, store.schema.shingle_words, store.schema.checksum)
+        self._kernel = Kernel(store.schema.extractor, store.schema.shingle_words)
 
     def add(self, row_key: bytes, timestamp: int) -> None:
         """Take a selected capture into account."""

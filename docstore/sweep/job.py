@@ -29,17 +29,18 @@ from numpy.typing import NDArray
 from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_TITLE_MISMATCH, TitledPage
 from docstore.model import markup
 from docstore.model.capture import BODY, ClusterPlace, PagePointer
+from docstore.model.choices import APPLIED_KINDS, APPLY, MEASURES, TEXTS, CanonicalPolicy, VerdictKind
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key, same_host, url_of
 from docstore.model.plain import Plain
 from docstore.model.sets import Numbers, distinct
-from docstore.model.types import SAME_PAGE, Policy, VerdictKind
+from docstore.model.types import SAME_PAGE, Policy
 from docstore.reading.documents import DocumentReader
 from docstore.reading.index import check_text_scheme
 from docstore.storage.reports import Finding
 from docstore.store import DocumentStore
 from docstore.sweep.candidates import candidates, expected_recall, leaders, overlap_candidates
-from docstore.sweep.clusters import ROUNDS, CanonicalPolicy, Clusters, cluster_versions, missing_pairs
+from docstore.sweep.clusters import ROUNDS, Clusters, cluster_versions, missing_pairs
 from docstore.sweep.kernels import BY_BODY, BY_TEXT, TextRule
 from docstore.sweep.pages import Versions, anchor_counts, read_versions, write_back
 from docstore.sweep.pairs import Listed, PairGraph, set_apart, verify
@@ -48,14 +49,9 @@ from docstore.sweep.texts import Maker, make_folder, remove_folder
 MANY_DUPLICATES = 500
 LARGEST_CLUSTERS = 5
 """So many of the largest clusters are in the report."""
-TEXTS = ("main", "visible")
-MEASURES = ("jaccard", "overlap")
-"""Of two sets: the share of all members that are common, or of the members of the smaller set."""
 MAIN_EXTRACTOR = "scored"
 """Extractor of main content for a store that fingerprints all visible text."""
 
-APPLY = (str(Policy.REFERENCE), str(Policy.REJECT))
-APPLIED_KINDS = (str(VerdictKind.EXACT), str(VerdictKind.SAME_TEXT))
 APPLY_GROUP = 64
 """Members that are changed while the writers' lock is taken once."""
 
@@ -233,7 +229,7 @@ class _Sweep:
         extractor = _extractor(options.text, schema.extractor)
         self._from_bodies = extractor != schema.extractor
         self._own_sketches = self._from_bodies or shingle_words != schema.shingle_words
-        self._rule = TextRule(extractor, shingle_words, schema.checksum, False, schema.vocabulary)
+        self._rule = TextRule(extractor, shingle_words, False, schema.vocabulary)
         self._rule.kernel()  # refuses invalid parameters before anything is read
         self._how = f"{options.measure} {self._threshold!r} {extractor} {shingle_words} {options.same_url}"
         self.report = SweepReport(

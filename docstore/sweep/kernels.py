@@ -94,7 +94,7 @@ def equality(
 
     Args:
         status: HTTP status.
-        body: what equal bodies have in common: a checksum that decides alone, or a name.
+        body: checksum of the body.
         text_checksum: scheme byte and digest; b"" without words.
         title: in UTF-8.
         is_list: a feed or site map.
@@ -118,14 +118,13 @@ class TextRule(NamedTuple):
 
     extractor: str
     shingle_words: int
-    checksum: str
     sketches: bool
     vocabulary: str = ""
 
     @lru_cache(maxsize=4)  # noqa: B019 - rules are few and small
     def kernel(self) -> Kernel:
         """The kernel that follows this rule."""
-        return Kernel(self.extractor, self.shingle_words, self.checksum, vocabulary=self.vocabulary)
+        return Kernel(self.extractor, self.shingle_words, vocabulary=self.vocabulary)
 
 
 def sets_of_texts(rule: TextRule, batch: Columns) -> Columns:

@@ -30,16 +30,15 @@ from docstore.dedup.comparable import (
     is_blank,
     status_class,
 )
-from docstore.dedup.kernel import ALGORITHMS, decides_alone, words
+from docstore.dedup.kernel import words
 from docstore.model import capture, keys
-from docstore.model.analysis import BINS
 from docstore.model.capture import ClusterPlace, Column, StoredVerdict
+from docstore.model.choices import BINS
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, SCHEME_SKETCH_1, SCHEME_TEXT_2, SKETCH_BYTES, VERDICT_KINDS
 from docstore.model.sets import Numbers
 from docstore.model.types import SAME_PAGE, header_of
 from docstore.reading.documents import MAX_REDIRECTS, REDIRECT_STATUSES, DocumentReader
-from docstore.storage.bases import value_name
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.unreadable import Place
@@ -53,7 +52,6 @@ _PLACED = (capture.CLUSTER, capture.CANONICAL_PAGE)
 PROGRESS_ROWS = 1000
 MARK_VERSIONS = 64
 _RULES = SimpleNamespace(
-    deciding=[known.scheme for known in ALGORITHMS.values() if known.decides_alone],
     redirects=sorted(REDIRECT_STATUSES),
     blank=REASON_BLANK,
     same_page=[VERDICT_KINDS.index(kind) for kind in SAME_PAGE],
@@ -285,10 +283,7 @@ class _Reading:
             columns = live.columns
             if capture.BODY not in columns or capture.CHECKSUM not in columns:
                 continue
-            checksum = self._fetch(columns[capture.CHECKSUM])
-            value = partial(self._value, row_key, live.timestamp, columns)
-            # If the checksum alone does not decide, the bytes do.
-            body = checksum if decides_alone(checksum) else b"\0" + (live.body_name or value_name(value(capture.BODY)))
+            body = self._fetch(columns[capture.CHECKSUM])
             decoded = partial(self._decoded, row_key, live.timestamp, columns)
             shown = body, status_class(decoded(capture.STATUS, _status, 0))
             verdict = decoded(capture.VERDICT, capture.decode_verdict, None)

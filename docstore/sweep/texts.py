@@ -23,7 +23,7 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.model import capture
-from docstore.model.analysis import BINS
+from docstore.model.choices import BINS
 from docstore.model.errors import CorruptionError, StorageError
 from docstore.model.format import (
     SWEEP_DIRECTORY,

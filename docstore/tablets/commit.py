@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from docstore.model.types import Durability, RowMutations
+from docstore.model.choices import Durability
+from docstore.model.types import RowMutations
 from docstore.storage.engine import Engine, Plan
 from docstore.storage.files import read_only_error
 from docstore.tablets.manifest import Manifest

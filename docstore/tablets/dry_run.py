@@ -16,6 +16,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
+from docstore.model.choices import Durability
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import (
     DICTIONARY_DIRECTORY,
@@ -24,7 +25,7 @@ from docstore.model.format import (
     RESERVE_FILE,
     SEGMENT_DIRECTORY,
 )
-from docstore.model.types import Cell, Durability, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Cell, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.cache import LEAST_BYTES, Memory
 from docstore.storage.engine import EVERYTHING, Engine, RunStorage, ScannedRow

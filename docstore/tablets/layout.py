@@ -23,6 +23,7 @@ from zlib import crc32
 import msgpack
 
 from docstore.model.capture import BODY, MAIN
+from docstore.model.choices import Durability
 from docstore.model.errors import (
     CommitUnknown,
     CorruptionError,
@@ -52,7 +53,7 @@ from docstore.model.format import (
     TABLE_TAGS,
 )
 from docstore.model.plain import asdict
-from docstore.model.types import Durability, RowMutations, Schema, SetCell
+from docstore.model.types import RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, RunStorage

@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 
 import msgpack
 
+from docstore.model.choices import Durability
 from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA, LOST_ROW
 from docstore.model.keys import url_of
 from docstore.model.plain import iso
-from docstore.model.types import Cell, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Cell, DeleteRow, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows, freed_row
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, delete_of

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import mmh3
 import msgpack
 
+from docstore.model.choices import Durability
 from docstore.model.errors import CommitUnknown, CorruptionError, StorageError
 from docstore.model.format import (
     MANIFEST_COUNTERS_ROW,
@@ -36,7 +37,7 @@ from docstore.model.format import (
     SEGMENT_HEADER_BYTES,
     SEGMENT_LIVE,
 )
-from docstore.model.types import DeleteRow, Durability, ReadSpec, RowMutations, SetCell
+from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine, Plan
 from docstore.storage.table import PAGES
 from docstore.tablets.record import SegmentNames

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError, StoreUnavailable
 from docstore.model.format import (
     BAND_SECRET_ROW,
@@ -35,7 +36,7 @@ from docstore.model.format import (
     SEGMENT_LIVE,
 )
 from docstore.model.plain import Plain
-from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.model.types import RowMutations, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine

@@ -15,19 +15,14 @@ from typing import NamedTuple
 
 from docstore.model import capture
 from docstore.model.capture import PagePointer
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CAPTURE_NOT_MODIFIED,
     CAPTURE_REJECTED,
     CAPTURE_STORED,
 )
-from docstore.model.types import (
-    Mutation,
-    Page,
-    Policy,
-    RowMutations,
-    VerdictKind,
-)
+from docstore.model.types import Mutation, Page, Policy, RowMutations
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import Base, base_row, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
@@ -189,7 +184,7 @@ class DuplicateApplier:
                     capture.VISIT: record.columns[capture.VISIT],
                     capture.CHECKSUM: found.columns[capture.CHECKSUM],
                 }
-                changed.append(record._replace(columns=columns, confirms=0, body_name=found.body_name).cell())
+                changed.append(record._replace(columns=columns, confirms=0).cell())
                 continue
             verdict = self._stored_verdict(record)
             if verdict is not None and first is not None:

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from docstore.dedup.pages import Bases, LivePages
 from docstore.model import capture
 from docstore.model.capture import BODY, MAIN, Column, PagePointer
-from docstore.model.format import CAPTURE_STORED, INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
-from docstore.model.types import RowMutations, VerdictKind
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewValue, StoredValue, value_name
+from docstore.model.choices import VerdictKind
+from docstore.model.format import CAPTURE_STORED, INLINE_LIMIT_BYTES
+from docstore.model.types import RowMutations
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewValue, StoredValue
 from docstore.storage.cache import LruCache, Memory
 from docstore.storage.port import Values
 from docstore.storage.values import INLINE_TAG
@@ -108,8 +109,7 @@ class Encoder:
             return same
         name = b""
         if len(raw) <= LARGEST_BASE_BYTES:
-            checksum = write.prepared.analysis.body_checksum  # mostly its head is the name of the body
-            name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(raw)
+            name = write.prepared.analysis.body_checksum[1:17]  # as `value_name` of the body
         return NewValue(write.pointer, BODY, raw, name, bases, same=same)
 
     def _base_candidates(self, write: Write, earlier: PartsByPage) -> list[tuple[Part, Part | None]]:

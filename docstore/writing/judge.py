@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, bodies_compare
 from docstore.dedup.detector import Detector, Thresholds
 from docstore.dedup.index import HashIndex, post_names
-from docstore.dedup.kernel import decides_alone
 from docstore.dedup.pages import Bases, Batch, LivePages, StoredPage
 from docstore.model import capture
 from docstore.model.capture import (
@@ -34,6 +33,7 @@ from docstore.model.capture import (
     PagePointer,
     StoredVerdict,
 )
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CAPTURE_CONFIRMED,
@@ -44,9 +44,8 @@ from docstore.model.format import (
     TIMESTAMP_MAX,
 )
 from docstore.model.keys import same_host
-from docstore.model.types import Cell, DeleteCells, Mutation, Policy, Previous, RowMutations, SetCell, VerdictKind
+from docstore.model.types import Cell, DeleteCells, Mutation, Policy, Previous, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_texts
-from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture, not_modified
 from docstore.storage.port import Backend
@@ -61,10 +60,6 @@ BATCH_ANCHORS = 20_000
 MOST_PROBES = 8
 """Milliseconds that are looked up one by one; after that, runs of taken milliseconds are read at once."""
 
-_NEEDS_BODY = (
-    "this store's checksum alone does not identify a body, so each body must be kept; leave keep_body at True, or make "
-    "a store with checksum blake3"
-)
 _UNJUDGED = StoredVerdict(VerdictKind.NEW, b"", 0, 0.0, "", b"", 0, 0, Previous.NONE, 0.0, capture.STORED_REFUSED)
 _NOT_MODIFIED = _UNJUDGED._replace(reason=capture.REASON_NOT_MODIFIED, stored=capture.STORED_VISIT)
 _CONFIRMED = _NOT_MODIFIED._replace(
@@ -343,8 +338,6 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
         return refused(page, page.error)
     if page.is_visit:
         return _judge_visit(page, view)
-    if not page.keep_body and not decides_alone(page.analysis.body_checksum):
-        return refused(page, _NEEDS_BODY)
     row_key, status = page.row_key, page.page.status
     taken, timestamp = _first_free_time(page, view)
     if timestamp > TIMESTAMP_MAX:
@@ -413,15 +406,15 @@ def _judge_visit(page: Prepared, view: View) -> Write:
     if taken is not None:
         return _already_stored(page, timestamp, verdict)
     columns = {capture.VISIT: encode_inline(capture.encode_visit(page.page.status, page.page.headers))}
-    confirms, body_name = 0, b""
+    confirms = 0
     if before is not None:
-        confirms, body_name = before.source, before.body_name
+        confirms = before.source
         if capture.CHECKSUM in before.columns:
             columns[capture.CHECKSUM] = before.columns[capture.CHECKSUM]
         columns[capture.VERDICT] = encode_inline(capture.encode_verdict(verdict))
     if page.page.crawl:
         columns[capture.CRAWL] = encode_inline(page.page.crawl.encode())
-    record = CaptureRecord(timestamp, CAPTURE_NOT_MODIFIED, columns, view.now(), confirms, body_name)
+    record = CaptureRecord(timestamp, CAPTURE_NOT_MODIFIED, columns, view.now(), confirms)
     return Write(page, PagePointer(timestamp, row_key), verdict, record, previous=before)
 
 
@@ -445,8 +438,7 @@ def _record(
     if page.page.crawl:
         columns[capture.CRAWL] = encode_inline(page.page.crawl.encode())
     confirms = before.source if before is not None and kind == CAPTURE_CONFIRMED else 0
-    body_name = b"" if decides_alone(page.analysis.body_checksum) else value_name(page.page.body)
-    return CaptureRecord(timestamp, kind, columns, now, confirms, body_name)
+    return CaptureRecord(timestamp, kind, columns, now, confirms)
 
 
 def stored_as(page: Prepared, verdict: StoredVerdict, policy: Policy, view: View) -> str:
@@ -495,10 +487,7 @@ def _same_body(page: Prepared, stored: CaptureRecord | LiveCapture) -> bool:
     """Whether a capture has the same body; a visit without a body (304) has none."""
     if isinstance(stored, CaptureRecord) and stored.kind == CAPTURE_NOT_MODIFIED:
         return False
-    checksum = page.analysis.body_checksum
-    if checksum != stored.checksum:
-        return False
-    return decides_alone(checksum) or stored.body_name in (b"", value_name(page.page.body))
+    return page.analysis.body_checksum == stored.checksum
 
 
 def _compare_with_previous(page: Prepared, previous: LiveCapture, view: View) -> tuple[Previous, float]:

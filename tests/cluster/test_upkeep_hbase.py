@@ -20,7 +20,8 @@ from docstore.cluster.client import Client
 from docstore.cluster.coding import KEYS_TABLE
 from docstore.cluster.rowindex import KeyRows
 from docstore.dedup.index import BUCKET_LIMIT
-from docstore.model.types import Durability, GCPolicy
+from docstore.model.choices import Durability
+from docstore.model.types import GCPolicy
 from docstore.reports.check import check
 from docstore.store import DocumentStore
 from tools.cluster.hbase import cache_folder, default_root, fetch

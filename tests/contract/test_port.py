@@ -15,8 +15,9 @@ from pages import changed, page, words
 import docstore
 from docstore import Page, Policy, PutResult, Schema, VerdictKind
 from docstore.backends import open_backend
+from docstore.model.choices import Durability
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.model.types import RowMutations, SetCell
 from docstore.reports.check import check
 from docstore.storage.port import Backend
 from docstore.store import DocumentStore

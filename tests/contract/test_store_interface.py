@@ -15,6 +15,7 @@ import pytest
 
 import docstore
 from docstore.model.capture import decode_note
+from docstore.model.choices import VerdictKind
 from docstore.model.types import (
     Append,
     Cell,
@@ -29,7 +30,6 @@ from docstore.model.types import (
     ReadSpec,
     Schema,
     SetCell,
-    VerdictKind,
 )
 from docstore.notes.annotate import Annotator, annotate, find_annotator
 from docstore.reading.cells import CellStore

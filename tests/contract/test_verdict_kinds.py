@@ -9,8 +9,9 @@ import pytest
 from docstore.cli.render import KIND_COLOURS
 from docstore.model import capture
 from docstore.model.capture import StoredVerdict, decode_verdict, encode_verdict
+from docstore.model.choices import VerdictKind
 from docstore.model.format import VERDICT_KINDS, VERDICT_PREVIOUS, VERDICT_STORED
-from docstore.model.types import DUPLICATES, SAME_PAGE, Previous, VerdictKind
+from docstore.model.types import DUPLICATES, SAME_PAGE, Previous
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -38,8 +38,8 @@ from typing import Any, NamedTuple
 import docstore
 from docstore import GCPolicy, Policy, Schema, VerdictKind
 from docstore.backends import open_backend, server_of
+from docstore.model.choices import Durability
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
-from docstore.model.types import Durability
 from docstore.reports.check import check
 from docstore.serving.client import connect
 from docstore.serving.run import Server

@@ -44,6 +44,7 @@ from docstore.archives.reader import read
 from docstore.cli.main import main as run_command
 from docstore.dedup.runs import RunIndex
 from docstore.model import capture
+from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError
 from docstore.model.format import SET_ASIDE_DIRECTORY
 from docstore.model.types import (
@@ -52,7 +53,6 @@ from docstore.model.types import (
     Condition,
     DeleteFamily,
     DeleteRow,
-    Durability,
     RowMutations,
     SetCell,
     Verdict,

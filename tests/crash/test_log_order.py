@@ -15,7 +15,8 @@ from tests.crash.disk import Disk, lay_out, read_events, recorder, recording
 
 WRITER = """
 import sys, threading
-from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.model.choices import Durability
+from docstore.model.types import RowMutations, SetCell
 from docstore.storage.cache import Memory
 from docstore.tablets.engines.leveldb import LevelDBEngine
 

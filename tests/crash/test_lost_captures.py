@@ -15,7 +15,8 @@ from stores import contents
 
 import docstore
 from docstore import Page, Policy, VerdictKind
-from docstore.model.types import Durability, RowMutations
+from docstore.model.choices import Durability
+from docstore.model.types import RowMutations
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
 from docstore.storage.values import parse_cell_value

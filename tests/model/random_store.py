@@ -26,7 +26,7 @@ from typing import Any
 from docstore import Page, Policy, Previous, PutResult, Schema, VerdictKind
 from docstore.archives.copying import copy_into
 from docstore.backends import open_backend
-from docstore.model.types import Durability
+from docstore.model.choices import Durability
 from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
@@ -84,9 +84,7 @@ class Run:
 
     def _open(self, path: Path) -> DocumentStore:
         captures, bodies = self.model.policies
-        schema = Schema(
-            captures=captures, bodies=bodies, checksum=self.setting.checksum, title_rule=self.setting.titles_held
-        )
+        schema = Schema(captures=captures, bodies=bodies, title_rule=self.setting.titles_held)
         return DocumentStore(
             open_backend(path, create=True, schema=schema), Durability.NONE, clock=lambda: self.model.now
         )
@@ -447,7 +445,6 @@ def random_life(seed: int) -> tuple[Setting, list[Operation]]:
     choose = Random(seed)
     setting = Setting(
         choose.choice(["none"] * 4 + list(GC)),
-        choose.choice(["blake3"] * 4 + ["adler32", "crc32", "byte_sum"]),
         choose.random() < 0.7,
     )
     hosts = choose.choice(["a", "ab", "abcd"])

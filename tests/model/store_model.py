@@ -67,13 +67,12 @@ GC = {
 
 
 class Setting(NamedTuple):
-    """Of a store: its policy (a name in `GC`), its checksum, and whether texts hold the words of all titles.
+    """Of a store: its policy (a name in `GC`), and whether texts hold the words of all titles.
 
     If they do not, the store has no rule of titles.
     """
 
     gc: str = "none"
-    checksum: str = "blake3"
     titles_held: bool = True
 
 
@@ -428,7 +427,6 @@ class Model:
             one.pointer
             for one in self._others(row_key, by_text=False)
             if one.capture.body.raw == body.raw and one.status // 100 == status // 100
-            if one.has_body or self.setting.checksum == "blake3"  # else its bytes would have to tell
         ]
         if equal:
             return Expected(VerdictKind.EXACT, min(equal), 1.0)

@@ -20,9 +20,10 @@ from docstore.cluster.commit import Slot, SlotCommitter
 from docstore.cluster.protocol import CheckAndMutate, Requests, claim_name, slot_name
 from docstore.cluster.rowindex import RowIndex
 from docstore.model.capture import BODY, PagePointer
+from docstore.model.choices import Durability
 from docstore.model.errors import CommitUnknown, StorageError
 from docstore.model.format import CAPTURE_STORED
-from docstore.model.types import Durability, RowMutations
+from docstore.model.types import RowMutations
 from docstore.storage.captures import CaptureRecord
 from docstore.storage.engine import Plan
 

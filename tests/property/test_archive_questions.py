@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("re2")
-
 from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.archive_captures import (
     END_OF_TIMES,

@@ -7,7 +7,8 @@ from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.sweep.clusters import CanonicalPolicy, Clusters, PolicyInput, cluster, cluster_groups, policy_order
+from docstore.model.choices import CanonicalPolicy
+from docstore.sweep.clusters import Clusters, PolicyInput, cluster, cluster_groups, policy_order
 
 THRESHOLD = 0.8
 

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from memory_engine import MemoryEngine
 
+from docstore.model.choices import Durability
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.types import (
     Cell,
     DeleteCells,
     DeleteFamily,
     DeleteRow,
-    Durability,
     Mutation,
     Position,
     ReadSpec,

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from docstore.compiled import docstore_native
+from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     INLINE_LIMIT_BYTES,
@@ -20,7 +21,7 @@ from docstore.model.format import (
     TIMESTAMP_MAX,
     VALUE_INLINE,
 )
-from docstore.model.types import DeleteCells, DeleteRow, Durability, RowMutations, SetCell
+from docstore.model.types import DeleteCells, DeleteRow, RowMutations, SetCell
 from docstore.tablets.engines import leveldb
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.record import Record, decode_record, delete_row, encode_records

@@ -28,7 +28,8 @@ from docstore.dedup.pages import Batch, StoredPage
 from docstore.dedup.runs import RunIndex
 from docstore.model.analysis import Analysis
 from docstore.model.capture import PagePointer, StoredVerdict
-from docstore.model.types import DUPLICATES, Durability, VerdictKind
+from docstore.model.choices import Durability, VerdictKind
+from docstore.model.types import DUPLICATES
 from docstore.storage.cache import Memory
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from tests.reference.fingerprints import overlap

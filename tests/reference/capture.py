@@ -11,7 +11,6 @@ from docstore.model.capture import PAYLOAD_DIGEST, Column, Sorted, Values
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CAPTURE_ARRIVED,
-    CAPTURE_BODY_NAME,
     CAPTURE_CONFIRMS,
     CAPTURE_FIELDS,
     CAPTURE_REJECTED,
@@ -131,7 +130,6 @@ def encode_capture(record: CaptureRecord) -> bytes:
     for number, content in (
         (CAPTURE_ARRIVED, encode_varint(record.arrived) if record.arrived else b""),
         (CAPTURE_CONFIRMS, encode_varint(record.confirms) if record.confirms else b""),
-        (CAPTURE_BODY_NAME, record.body_name),
         (CAPTURE_SHA1, sha1),
     ):
         if content:
@@ -143,7 +141,6 @@ def decode_capture(timestamp: int, value: bytes) -> CaptureRecord:
     """Decode the value of a record's cell."""
     columns: dict[Column, bytes] = {}
     arrived = confirms = 0
-    body_name = b""
     end = 1
     try:
         kind = value[0]
@@ -160,8 +157,6 @@ def decode_capture(timestamp: int, value: bytes) -> CaptureRecord:
                 arrived = decode_varint(value[start:end])[0]
             elif number == CAPTURE_CONFIRMS:
                 confirms = decode_varint(value[start:end])[0]
-            elif number == CAPTURE_BODY_NAME:
-                body_name = value[start:end]
             elif number == CAPTURE_SHA1 and length == 20:
                 columns[PAYLOAD_DIGEST] = _SHA1_HEAD + b32encode(value[start:end])
             else:
@@ -172,4 +167,4 @@ def decode_capture(timestamp: int, value: bytes) -> CaptureRecord:
     if end != len(value) or kind > CAPTURE_REJECTED:
         found = value[:16].hex() or "nothing"
         raise CorruptionError("a capture record is damaged", expected="fields as in docs/format.md", found=found)
-    return CaptureRecord(timestamp, kind, columns, arrived, confirms, body_name)
+    return CaptureRecord(timestamp, kind, columns, arrived, confirms)

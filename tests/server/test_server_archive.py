@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("re2")
-
 from tests.serving import http_client, serving
 
 HELLO = "VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N"

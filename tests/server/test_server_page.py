@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from docstore.cli.main import main
-from docstore.model.types import Page, Previous, PutResult, Verdict, VerdictKind
+from docstore.model.choices import VerdictKind
+from docstore.model.types import Page, Previous, PutResult, Verdict
 from docstore.reports.survey import survey
 from docstore.serving.page import side_by_side
 from docstore.serving.telemetry import MINUTES, Metrics

@@ -12,8 +12,9 @@ from cli_case import Terminal, warc
 import docstore
 from docstore import Page
 from docstore.dedup.kernel import Kernel
+from docstore.model.choices import VerdictKind
 from docstore.model.keys import row_key, url_of
-from docstore.model.types import Policy, VerdictKind
+from docstore.model.types import Policy
 from docstore.reports.check import check
 from docstore.storage.writes import ANCHOR_BYTES
 from docstore.store import DocumentStore

@@ -10,13 +10,14 @@ from unittest import mock
 
 import pytest
 
-pytest.importorskip("re2")
-
 from docstore.model.capture import PAYLOAD_DIGEST, STATUS, TYPE
-from docstore.model.types import Policy, ReadSpec, VerdictKind
+from docstore.model.choices import VerdictKind
+from docstore.model.errors import InvalidArgument
+from docstore.model.types import Policy, ReadSpec
 from docstore.reports.check import check
 from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.archive_captures import Budget, Digests, of_path
+from docstore.serving.archive_cdx import matcher
 from docstore.serving.settings import ArchiveSettings
 from docstore.store import DocumentStore, open_store
 from tests.archive_case import CAPTURES, Recorded, ask, make_store
@@ -494,3 +495,19 @@ def test_an_expression_that_backtracks_is_matched_in_linear_time(tmp_path: Path)
         app = ArchiveApp(store)
         assert lines(app, "/web/cdx?url=a.test/*&filter=url:http.*(a%2B)%2B(a%2B)%2B!") == []
         app.close()
+
+
+EXPRESSIONS = Path(__file__).parent.parent / "cases" / "expressions.txt"
+TEXTS, *TABLE = [line for line in EXPRESSIONS.read_text("utf-8").splitlines() if not line.startswith("#")]
+
+
+@pytest.mark.parametrize("line", TABLE)
+def test_an_expression_of_a_client_matches_what_re2_matches(line: str) -> None:
+    if line.endswith(" refused"):
+        with pytest.raises(InvalidArgument, match="the syntax is that of RE2"):
+            matcher(json.loads(line.removesuffix(" refused")))
+        return
+    expression, whole, beginning = map(json.loads, line.split(" | "))
+    assert [text for text in json.loads(TEXTS) if matcher(expression)(text)] == whole
+    begins = matcher(expression, whole=False)
+    assert [text for text in json.loads(TEXTS) if begins(text) and text not in whole] == beginning

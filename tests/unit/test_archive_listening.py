@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("re2")
 pytest.importorskip("uvicorn")
 
 import uvicorn

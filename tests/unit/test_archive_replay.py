@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("re2")
-
-from docstore.model.types import Headers, Policy, VerdictKind
+from docstore.model.choices import VerdictKind
+from docstore.model.types import Headers, Policy
 from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.archive_captures import digits14
 from docstore.serving.settings import ArchiveSettings

@@ -20,7 +20,6 @@ import docstore
 from docstore import InvalidArgument, Note, Page, Selection
 from docstore.archives.entries import DamagedEntry, PageEntry, SkippedEntry
 from docstore.archives.reader import read
-from docstore.cli import store_commands
 from docstore.model.capture import BODY, encode_note
 from docstore.sweep.job import SweepOptions, sweep
 
@@ -201,9 +200,8 @@ TYPES = {
 @pytest.mark.parametrize("layout", COLUMNS)
 def test_names_and_types_of_the_columns_stay(layout: str) -> None:
     expected = [column.split() for column in COLUMNS[layout].split(",")]
-    columns = arrow.LAYOUTS[layout]
+    columns = arrow.COLUMNS_OF_LAYOUT[layout]
     assert [[one.name, str(one.kind)] for one in columns] == [[name, TYPES.get(kind, kind)] for name, kind in expected]
-    assert tuple(arrow.LAYOUTS) == store_commands.LAYOUTS
     assert all(column.about for column in columns)
 
 
@@ -221,7 +219,7 @@ def test_values_that_are_no_utf_8_are_replaced(store: docstore.DocumentStore) ->
 
 def test_an_empty_store_has_columns_and_no_rows(store: docstore.DocumentStore, terminal: Terminal) -> None:
     assert store.to_arrow().read_all().num_rows == 0
-    for layout in arrow.LAYOUTS:
+    for layout in arrow.COLUMNS_OF_LAYOUT:
         stream = parquet(store, layout)
         assert pq.read_table(stream).num_rows == 0
         stream.seek(0)
@@ -445,7 +443,7 @@ def test_duckdb_polars_and_pandas_take_the_reader(store: docstore.DocumentStore,
     table = store.to_arrow().read_pandas()
     assert list(table["url"]) == list(frame["url"]) and str(table["timestamp"].dtype) == "datetime64[us, UTC]"
     assert table["host"].value_counts()["b.example"] == 10
-    for layout in arrow.LAYOUTS:
+    for layout in arrow.COLUMNS_OF_LAYOUT:
         file = tmp_path / layout
         file.write_bytes(parquet(store, layout).getvalue())
         rows = duckdb.sql(f"select * from read_parquet('{file}')").fetchall()

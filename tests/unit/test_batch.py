@@ -19,8 +19,9 @@ from docstore import GCPolicy, Page, Policy, PutResult, Schema, StorageError, Ve
 from docstore.dedup.kernel import Kernel
 from docstore.model import capture
 from docstore.model.capture import BODY, MAIN, PagePointer, StoredVerdict
+from docstore.model.choices import Durability
 from docstore.model.format import CAPTURE_CONFIRMED, CAPTURE_REJECTED, CAPTURE_STORED
-from docstore.model.types import DUPLICATES, Durability, Previous
+from docstore.model.types import DUPLICATES, Previous
 from docstore.reports.check import check
 from docstore.storage.captures import CaptureRecord, LiveCapture, stored_capture
 from docstore.storage.values import INLINE_TAG
@@ -44,7 +45,6 @@ SCHEMAS = {
     "either": Schema(captures=GCPolicy(max_versions=1, max_age_seconds=9_995)),
     "both": Schema(captures=GCPolicy(max_versions=1, max_age_seconds=9_995, intersection=True)),
     "everything": Schema(captures=GCPolicy(max_versions=2), bodies=GCPolicy(max_versions=1, max_age_seconds=9_995)),
-    "weak checksum": Schema(checksum="crc32"),
 }
 
 
@@ -204,7 +204,7 @@ class Rows:
 
 
 def prepared(url: str, body: bytes, at: int = T0) -> Prepared:
-    (one,) = Preparer(Kernel("scored", 4, "blake3"), lambda: NOW).prepare([Page(url, body, 200, HTML, at)])
+    (one,) = Preparer(Kernel("scored", 4), lambda: NOW).prepare([Page(url, body, 200, HTML, at)])
     return one
 
 

@@ -12,6 +12,7 @@ from pages import page, words
 import docstore
 from docstore import Page, Policy
 from docstore.dedup.index import TABLE, posting_hashes
+from docstore.model.choices import Durability, VerdictKind
 from docstore.model.format import (
     CAPTURE_ARRIVED,
     CAPTURE_CONFIRMS,
@@ -22,7 +23,7 @@ from docstore.model.format import (
     SEGMENT_DIRECTORY,
     SEGMENT_HEADER_BYTES,
 )
-from docstore.model.types import DeleteCells, Durability, RowMutations, SetCell, VerdictKind
+from docstore.model.types import DeleteCells, RowMutations, SetCell
 from docstore.reading.index import SeenPages
 from docstore.reports.check import check
 from docstore.storage.engine import ScannedRow

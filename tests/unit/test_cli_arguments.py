@@ -10,9 +10,10 @@ import pytest
 
 from docstore.cli import arguments, output
 from docstore.cli.stores import family
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import InvalidArgument
 from docstore.model.plain import textual
-from docstore.model.types import ColumnFamily, GCPolicy, Policy, VerdictKind
+from docstore.model.types import ColumnFamily, GCPolicy, Policy
 
 NOON = 1_714_564_800_000_000  # 2024-05-01T12:00:00Z
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import re
 import subprocess
@@ -392,6 +394,29 @@ def test_dups_of_a_file_that_is_not_stored(run: Terminal, put, tmp_path: Path) -
     assert run("dups", "--file", str(page), "--threshold", "1").code == 1
     page.write_bytes(html("T", article(2)))
     assert run("dups", "--file", str(page)).code == 1
+
+
+def test_dups_finds_pages_by_the_digest_that_an_archive_recorded(run: Terminal, tmp_path: Path) -> None:
+    body = html("Lamp", article(1))
+    sha1, md5 = hashlib.sha1(body).digest(), hashlib.md5(body).hexdigest()
+    recorded = (f"sha1:{base64.b32encode(sha1).decode()}", f"SHA-1:{sha1.hex()}", f"md5:{md5}", "")
+    with docstore.open(tmp_path / "store") as store:
+        list(
+            store.put_pages(
+                docstore.Page(
+                    f"https://h.example/{number}", body, fetched_at=10**15 + number * 1000, payload_digest=digest
+                )
+                for number, digest in enumerate(recorded)
+            )
+        )
+    found = run("dups", "--digest", f"sha1:{sha1.hex()}", "--json").objects()
+    assert [one["url"] for one in found] == ["https://h.example/1", "https://h.example/0"]
+    assert found[1]["payload_digest"] == recorded[0]
+    assert run("dups", "--digest", f"md5:{md5}").out.splitlines()[1].split()[-1] == "https://h.example/2"
+    assert run("dups", "--digest", f"sha1:{'0' * 40}").code == 1
+    refused = run("dups", "--digest", "sha1:short")
+    assert refused.code == 2 and "not a digest" in refused.err
+    assert run("dups", URL, "--digest", f"md5:{md5}").code == 2
 
 
 def test_dups_takes_one_question(run: Terminal) -> None:

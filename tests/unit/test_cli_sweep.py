@@ -11,9 +11,10 @@ import pytest
 import docstore
 from docstore.cli.main import main
 from docstore.model.capture import TEXT_CHECKSUM, PagePointer
+from docstore.model.choices import Durability, VerdictKind
 from docstore.model.format import POSTING_TEXT
 from docstore.model.plain import iso
-from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKind
+from docstore.model.types import DeleteRow, RowMutations
 from docstore.reading.index import SeenPages
 from docstore.reports.dedup import dedup_stats
 from docstore.storage.engine import Engine

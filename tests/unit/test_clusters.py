@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from docstore.model.choices import CanonicalPolicy
 from docstore.model.errors import InvalidArgument
-from docstore.sweep.clusters import CanonicalPolicy, Clusters, PolicyInput, cluster, cluster_groups, policy_order
+from docstore.sweep.clusters import Clusters, PolicyInput, cluster, cluster_groups, policy_order
 
 NO_PAIRS = np.empty(0, np.int64)
 

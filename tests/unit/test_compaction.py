@@ -18,18 +18,10 @@ import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.archives.ingest import ingest
 from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER
+from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable
 from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DICTIONARY, PURGED_ROW
-from docstore.model.types import (
-    ColumnFamily,
-    DeleteCells,
-    Durability,
-    GCPolicy,
-    ReadSpec,
-    RowMutations,
-    Schema,
-    SetCell,
-)
+from docstore.model.types import ColumnFamily, DeleteCells, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
 from docstore.serving.page import listing

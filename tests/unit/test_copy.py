@@ -18,9 +18,10 @@ import docstore
 from docstore import ColumnFamily, DeleteCells, GCPolicy, Page, Schema, SetCell
 from docstore.archives.copying import copy, copy_into
 from docstore.model.capture import BODY, MAIN, VERDICT
+from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError, InvalidArgument, StorageError
 from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DELTA
-from docstore.model.types import Cell, Durability, Note
+from docstore.model.types import Cell, Note
 from docstore.reports.check import check
 from docstore.storage.captures import capture_of
 from docstore.storage.table import Table
@@ -326,18 +327,6 @@ def test_rows_that_differ_are_reported_and_repaired_by_the_next_run(
     with docstore.open(tmp_path / "copy") as store:
         assert contents(store) == contents(source)
         assert list(check(store.backend)) == []
-
-
-@pytest.mark.parametrize("checksum", ["crc32", "md5"])
-def test_a_store_with_another_checksum_is_copied(tmp_path: Path, checksum: str) -> None:
-    schema = Schema(checksum=checksum, policies={"near": "reference"})
-    with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
-        list(store.put_pages(crawl()))
-        copy(store, tmp_path / "copy")
-        with docstore.open(tmp_path / "copy") as copied:
-            assert contents(copied) == contents(store)
-            assert list(check(copied.backend)) == []
-            assert later_results(copied) == later_results(store)
 
 
 def test_pages_without_their_bodies_are_copied_as_such(tmp_path: Path) -> None:

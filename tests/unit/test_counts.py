@@ -11,7 +11,8 @@ from memory_engine import MemoryEngine
 from docstore.dedup.comparable import REASON_CROWDED
 from docstore.model import capture
 from docstore.model.capture import StoredVerdict
-from docstore.model.types import Durability, Previous, RowMutations, VerdictKind
+from docstore.model.choices import Durability, VerdictKind
+from docstore.model.types import Previous, RowMutations
 from docstore.storage.engine import Plan
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.segment import SegmentRow

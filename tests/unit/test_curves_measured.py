@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from docstore.dedup.kernel import Kernel
-from docstore.model.analysis import BAND_WIDTH, BANDS, BINS, SAMPLE_MODULUS, Analysis
+from docstore.model.analysis import BAND_WIDTH, BANDS, SAMPLE_MODULUS, Analysis
+from docstore.model.choices import BINS
 from docstore.reports.measures import block_widths
 from docstore.sweep import candidates
 from tests.pages import changed, page, words

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
+from docstore.model.choices import Durability
+from docstore.model.types import DeleteRow, RowMutations, SetCell
 from docstore.tablets.engines.cellkeys import LEAST_DELETES, REWRITTEN_BYTES_A_DELETE, DeletedKeys
 from docstore.tablets.engines.leveldb import LevelDBEngine
 

@@ -10,7 +10,7 @@ import docstore
 from docstore.dedup.comparable import REASON_DOUBTFUL, REASON_TITLE_MISMATCH, is_doubtful
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis
-from docstore.model.types import Durability, VerdictKind
+from docstore.model.choices import Durability, VerdictKind
 from docstore.reports.dedup import dedup_stats
 
 NOTICE = " ".join(f"We process your data for purpose {number} of our many partners." for number in range(20))

@@ -8,8 +8,9 @@ from pathlib import Path
 from pages import page, words
 
 import docstore
+from docstore.model.choices import Durability
 from docstore.model.format import DICTIONARY_ROW_PREFIX, MANIFEST_FAMILY, MANIFEST_QUALIFIER
-from docstore.model.types import Durability, Page, PutResult, RowMutations, SetCell
+from docstore.model.types import Page, PutResult, RowMutations, SetCell
 from docstore.storage.cache import SHARES
 from docstore.tablets.layout import LocalBackend
 

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from docstore.dedup import kernel
 from docstore.model.errors import InvalidArgument
+from docstore.model.format import SCHEME_BLAKE3_256
 from docstore.model.sets import distinct
 from docstore.reports import measures
+from docstore.reports.lesson import CHECKSUMS
 from tests.reference import fingerprints
 from tests.reference.words import words
 
@@ -70,19 +72,11 @@ def test_fingerprints_of_the_tropical_fish() -> None:
     ],
 )
 def test_digests_of_abc_are_the_published_ones(name: str, digest: str) -> None:
-    found = kernel.body_checksum(b"abc", name)
-    assert found[1:].hex() == digest
-    assert found[0] == kernel.ALGORITHMS[name].scheme
+    assert CHECKSUMS[name](b"abc").hex() == digest
 
 
-def test_only_strong_checksums_decide_alone() -> None:
-    strong = {name for name in kernel.ALGORITHMS if kernel.decides_alone(kernel.body_checksum(b"", name))}
-    assert strong == {"blake3", "sha256", "blake2b"}
-
-
-def test_an_unknown_checksum_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="sha256"):
-        kernel.body_checksum(b"", "sha3")
+def test_a_body_is_identified_by_its_blake3() -> None:
+    assert kernel.body_checksum(b"abc") == bytes((SCHEME_BLAKE3_256,)) + CHECKSUMS["blake3"](b"abc")
 
 
 def test_text_checksum_is_of_the_words() -> None:

@@ -9,8 +9,8 @@ from memory_engine import MemoryEngine
 
 from docstore.model import format as disk
 from docstore.model.capture import BODY, STATUS, TITLE, VISIT, encode_visit
+from docstore.model.choices import Durability
 from docstore.model.format import CODEC_STORED, FAMILY_END, RECORD_COLUMNS, RECORD_VALUE
-from docstore.model.types import Durability
 from docstore.storage.captures import CaptureRecord
 from docstore.storage.values import encode_inline, encode_ref_value
 from docstore.tablets.engines.cellkeys import CELL_KIND, encode_timestamp, escape, row_prefix

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docstore.archives.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
+from docstore.archives.entries import HEADER_LIMIT_BYTES
 from docstore.archives.http import ADDED_HEADER, ORIGINAL_PREFIX
+from docstore.model.choices import BODY_LIMIT_BYTES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 

@@ -107,7 +107,7 @@ def test_judged_pairs_are_scored_by_the_similarity_that_verdicts_report(tmp_path
         (folder / "full-text-a").write_text(" ".join(TEXT))
         (folder / "full-text-b").write_text(" ".join(other))
         (folder / "label").write_text(label)
-    pairs = read_pairs(tmp_path, Kernel("combined", 5, "blake3"))
+    pairs = read_pairs(tmp_path, Kernel("combined", 5))
     assert pairs == [
         JudgedPair(1.0, True),
         JudgedPair(pytest.approx(shingle_jaccard(TEXT, LIKE)), True),  # type: ignore[arg-type]

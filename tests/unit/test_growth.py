@@ -13,8 +13,9 @@ from pages import page, words
 import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.dedup import index
+from docstore.model.choices import Durability
 from docstore.model.format import POSTING_BODY, POSTING_TEXT
-from docstore.model.types import Durability, GCPolicy, PutResult, Schema
+from docstore.model.types import GCPolicy, PutResult, Schema
 from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.tablets.layout import StoreDirectory

@@ -28,9 +28,10 @@ from docstore.cluster.commit import Counts
 from docstore.cluster.rowindex import KeyRows
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import STORED_REFERENCE, VERDICT, StoredVerdict, decode_verdict, text_number
+from docstore.model.choices import Durability
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import POSTING_BODY, POSTING_TEXT, TEXT_NUMBER_BYTES
-from docstore.model.types import ColumnFamily, Durability, GCPolicy, ReadSpec, SetCell
+from docstore.model.types import ColumnFamily, GCPolicy, ReadSpec, SetCell
 from docstore.reports.check import check
 from docstore.storage.reports import CompactionReport
 from docstore.store import DocumentStore
@@ -121,7 +122,7 @@ def verdict_of(store: DocumentStore, url: str) -> StoredVerdict:
 
 def unposted(store: DocumentStore) -> list[str]:
     """URLs of live pages that the detector cannot find by their body, text or bands."""
-    kernel = Kernel(store.schema.extractor, store.schema.shingle_words, store.schema.checksum)
+    kernel = Kernel(store.schema.extractor, store.schema.shingle_words)
     found = [problem.where for problem in check(store.backend)]
     engine = store.backend.engine
     for row in store.cells.scan():

@@ -26,7 +26,8 @@ from docstore.dedup.index import (
 )
 from docstore.model.analysis import Analysis
 from docstore.model.capture import PagePointer, body_head, text_number
-from docstore.model.types import Cell, Durability, ReadSpec, RowMutations
+from docstore.model.choices import Durability
+from docstore.model.types import Cell, ReadSpec, RowMutations
 from docstore.storage.cache import MB, SHARES, Memory
 
 SEED = 20261123

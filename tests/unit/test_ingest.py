@@ -21,7 +21,7 @@ from warcio.warcwriter import WARCWriter
 
 import docstore
 from docstore.archives.ingest import IngestOptions, IngestReport, ingest
-from docstore.model.types import VerdictKind
+from docstore.model.choices import VerdictKind
 from docstore.reports.check import check
 
 ROOT = Path(__file__).parent.parent.parent

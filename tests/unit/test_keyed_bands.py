@@ -15,9 +15,10 @@ from docstore.archives.readahead import ReadingJob
 from docstore.dedup.kernel import bin_order
 from docstore.dedup.runs import RunIndex
 from docstore.model.analysis import IN_ORDER
+from docstore.model.choices import Durability, VerdictKind
 from docstore.model.errors import CorruptionError
 from docstore.model.format import BAND_SECRET_ROW
-from docstore.model.types import DeleteRow, Durability, RowMutations, Schema, VerdictKind
+from docstore.model.types import DeleteRow, RowMutations, Schema
 from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.schema import decode_schema, encode_schema
 from docstore.sweep.reindex import reindex

@@ -13,18 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.model.format import ENGINE_END_KEY, TIMESTAMP_MAX
-from docstore.model.types import (
-    DeleteCells,
-    DeleteFamily,
-    DeleteRow,
-    Durability,
-    Position,
-    ReadSpec,
-    RowMutations,
-    SetCell,
-)
+from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Position, ReadSpec, RowMutations, SetCell
 from docstore.tablets.engines.leveldb import LevelDBEngine
 
 ROW = b"com,example)/"
@@ -120,7 +112,8 @@ def test_writes_survive_a_process_killed_without_closing(tmp_path: Path) -> None
         """
         import os, signal, sys
         from docstore.tablets.engines.leveldb import LevelDBEngine
-        from docstore.model.types import Durability, RowMutations, SetCell
+        from docstore.model.choices import Durability
+        from docstore.model.types import RowMutations, SetCell
         engine = LevelDBEngine(sys.argv[1], create=True)
         for number in range(500):
             cells = [SetCell("page", b"body", 1000, b"value")]
@@ -180,7 +173,8 @@ def test_closing_under_running_reads_and_scans_is_an_error_and_not_a_crash(tmp_p
         import sys, threading
         from docstore.tablets.engines.leveldb import LevelDBEngine
         from docstore.model.errors import StoreUnavailable
-        from docstore.model.types import Durability, RowMutations, SetCell
+        from docstore.model.choices import Durability
+        from docstore.model.types import RowMutations, SetCell
 
         none = Durability.NONE
         for round_number in range(6):
@@ -251,7 +245,8 @@ def test_every_call_in_a_forked_child_is_unavailable_and_the_parent_continues(tm
         import os, sys, threading
         from docstore.tablets.engines.leveldb import LevelDBEngine
         from docstore.model.errors import StoreUnavailable
-        from docstore.model.types import Durability, RowMutations, SetCell
+        from docstore.model.choices import Durability
+        from docstore.model.types import RowMutations, SetCell
         engine = LevelDBEngine(sys.argv[1], create=True)
         row = RowMutations("pages", b"r", [SetCell("page", b"b", 0, b"")])
         stop = threading.Event()
@@ -302,7 +297,8 @@ FULL_DISK = """
     import os, resource, signal, sys
     from docstore.tablets.engines.leveldb import LevelDBEngine
     from docstore.model.errors import CommitUnknown, StorageError
-    from docstore.model.types import Durability, RowMutations, SetCell
+    from docstore.model.choices import Durability
+    from docstore.model.types import RowMutations, SetCell
 
     path, durability = sys.argv[1], Durability(sys.argv[2])
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -375,7 +371,8 @@ def test_a_write_with_a_failed_sync_has_unknown_outcome_and_can_be_repeated(tmp_
         from pathlib import Path
         from docstore.tablets.engines.leveldb import LevelDBEngine
         from docstore.model.errors import CommitUnknown
-        from docstore.model.types import Durability, RowMutations, SetCell
+        from docstore.model.choices import Durability
+        from docstore.model.types import RowMutations, SetCell
         engine = LevelDBEngine(sys.argv[1] + "/engine", create=True)
         row = RowMutations("pages", b"r", [SetCell("page", b"b", 0, b"value")])
         switch = Path(os.environ["FAIL_SYNC_IF"])

@@ -13,9 +13,10 @@ import pytest
 from pages import page, words
 
 import docstore
+from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError, StorageError
 from docstore.model.format import MANIFEST_COUNTERS_ROW, MANIFEST_FAMILY, MANIFEST_QUALIFIER
-from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.model.types import RowMutations, SetCell
 from docstore.tablets.engines.cellkeys import column_head, row_prefix
 from docstore.tablets.engines.leveldb import LevelDBEngine
 

@@ -8,9 +8,10 @@ import random
 import pytest
 from memory_engine import MemoryEngine
 
+from docstore.model.choices import Durability
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import MANIFEST_COUNTERS_ROW, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
-from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
+from docstore.model.types import DeleteRow, RowMutations, SetCell
 from docstore.storage.engine import Plan
 from docstore.tablets.manifest import MAX_COUNTED, READ_AT_ONCE, Manifest
 from docstore.tablets.record import Damage

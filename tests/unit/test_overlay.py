@@ -6,7 +6,8 @@ import random
 
 from memory_engine import MemoryEngine
 
-from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.model.choices import Durability
+from docstore.model.types import RowMutations, SetCell
 from docstore.tablets.dry_run import OverlayEngine
 
 

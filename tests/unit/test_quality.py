@@ -12,7 +12,7 @@ import docstore
 from docstore.archives.export import pages
 from docstore.archives.selection import QUALITY_PRESETS as PRESETS
 from docstore.archives.selection import NoteCondition, Selection
-from docstore.cli import store_commands
+from docstore.model import choices
 from docstore.model.errors import InvalidArgument
 from docstore.notes.annotate import annotate, find_annotator
 from docstore.notes.quality import figures
@@ -169,7 +169,7 @@ def test_presets_keep_prose_and_drop_junk() -> None:
         assert all("gram" in some[0].field for some in dropped_by), (name, dropped_by)
         for junk in ("buy now\n" * 50, "# " * 80, "short"):
             assert not all(any(one.holds(figures(junk)) for one in some) for some in parsed), (name, junk)
-    assert tuple(PRESETS) == store_commands.QUALITY_PRESETS
+    assert tuple(PRESETS) == choices.QUALITY_PRESETS
 
 
 def test_an_export_takes_pages_by_their_notes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import NOT_ANALYSED
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
-from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind, WriteOptions
+from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, WriteOptions
 from docstore.storage.writes import PolicyByVerdict, Prepared
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES

@@ -21,8 +21,8 @@ import docstore
 from docstore.archives.ingest import IngestOptions, ingest
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import Entry
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import VerdictKind
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.text import readers
 from docstore.text.readers import Text, Unreadable, published_time, read

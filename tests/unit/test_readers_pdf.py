@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from docstore.model.types import VerdictKind
+from docstore.model.choices import VerdictKind
 from docstore.store import open_store
 from docstore.text import pdf, readers
 from docstore.text.readers import Unreadable, read

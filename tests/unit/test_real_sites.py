@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import docstore
-from docstore.model.types import Durability, Page, Previous, PutResult, Verdict, VerdictKind
+from docstore.model.choices import Durability, VerdictKind
+from docstore.model.types import Page, Previous, PutResult, Verdict
 from tools.bench.extraction import KindPage
 from tools.bench.real_sites import (
     Advert,

@@ -11,9 +11,9 @@ from pages import page, words
 
 import docstore
 from docstore.compiled import docstore_native
+from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError
 from docstore.model.format import SEGMENT_LIVE
-from docstore.model.types import Durability
 from docstore.reports.check import check
 from docstore.tablets.rebuild import rebuild
 from docstore.tablets.segment import SegmentRow

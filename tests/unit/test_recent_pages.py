@@ -11,7 +11,8 @@ import pytest
 from pages import page, words
 
 import docstore
-from docstore.model.types import DeleteRow, PutResult, RowMutations, VerdictKind
+from docstore.model.choices import VerdictKind
+from docstore.model.types import DeleteRow, PutResult, RowMutations
 from docstore.storage.engine import Plan
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)

@@ -9,8 +9,9 @@ import pytest
 from pages import changed, page, words
 
 from docstore import DeleteRow, Policy, VerdictKind
+from docstore.model.choices import Durability
 from docstore.model.errors import CommitUnknown, DocstoreError, StorageError
-from docstore.model.types import Durability, GCPolicy, Schema
+from docstore.model.types import GCPolicy, Schema
 from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.tablets.layout import StoreDirectory

@@ -15,8 +15,9 @@ import docstore
 from docstore import Page
 from docstore.cluster.rowindex import KeyRows, RowIndex
 from docstore.dedup.index import BUCKET_LIMIT, IndexQuery, NewPostings
+from docstore.model.choices import Durability, VerdictKind
 from docstore.model.errors import StorageError
-from docstore.model.types import Durability, PutResult, VerdictKind
+from docstore.model.types import PutResult
 from tests.pages import changed, page, words
 
 T0 = 1_700_000_000_000_000

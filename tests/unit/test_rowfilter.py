@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from docstore.compiled import docstore_native
+from docstore.model.choices import Durability
 from docstore.model.format import ENGINE_END_KEY, KEY_END, ROW_FILTER_FILE
-from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
+from docstore.model.types import DeleteRow, RowMutations, SetCell
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.engines.rowfilter import RowFilter
 

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from docstore.dedup.index import IndexQuery, NewPostings
 from docstore.dedup.runs import RunFiles, RunIndex, Span
+from docstore.model.choices import Durability
 from docstore.model.errors import StorageError
 from docstore.model.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW, RUN_TEXT_GONE
-from docstore.model.types import Durability, RowMutations, SetCell
+from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
 from docstore.writing.maintenance import Pruner

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import docstore
-from docstore import ColumnFamily, GCPolicy, InvalidArgument, Page, Policy, Schema, VerdictKind
+from docstore import ColumnFamily, GCPolicy, InvalidArgument, Page, Policy, Schema, UnsupportedFormat, VerdictKind
 from docstore.cli.main import main
+from docstore.reports.check import check
 from docstore.store import DocumentStore
 
 EXACT_REJECTED = ((VerdictKind.EXACT, Policy.REJECT_ANY),)
@@ -79,7 +81,7 @@ def test_a_typo_in_policies_is_refused(policies: Any, store: DocumentStore) -> N
         {"shingle_words": "5"},
         {"shingle_words": 2**63},
         {"extractor": None},
-        {"checksum": b"blake3"},
+        {"extractor": b"scored"},
         {"families": "notes"},
         {"families": ("notes",)},
         {"families": (ColumnFamily("a"), ColumnFamily("a"))},
@@ -118,18 +120,16 @@ def test_a_family_with_a_wrong_name_or_policy_is_refused(name: Any, gc: Any) -> 
         ColumnFamily(name, gc)
 
 
-@pytest.mark.parametrize("fields", [{"checksum": "foo"}, {"extractor": "readability"}], ids=repr)
-def test_a_store_that_could_analyse_no_page_is_not_made(fields: dict[str, str], tmp_path: Path) -> None:
+def test_a_store_that_could_analyse_no_page_is_not_made(tmp_path: Path) -> None:
     """11.C1: the store was made, and every write to it failed."""
     with pytest.raises(InvalidArgument, match="choose one of"):
-        docstore.open(tmp_path / "s", create=True, schema=Schema(**fields))  # type: ignore[arg-type]
+        docstore.open(tmp_path / "s", create=True, schema=Schema(extractor="readability"))
     assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["--checksum", "foo"],
         ["--extractor", "readability"],
         ["--near-threshold", "80"],
         ["--near-threshold", "nan"],
@@ -148,3 +148,35 @@ def test_init_refuses_what_no_store_can_declare(
     assert main(["init", "--store", str(tmp_path / "s"), *words]) == InvalidArgument.exit_code
     assert "docstore: error:" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()
+
+
+# --- stores of three pages, made when a schema named the checksum of bodies
+
+STORES = Path(__file__).parent.parent / "fixtures" / "stores"
+
+
+def unpack_store(checksum: str, folder: Path) -> Path:
+    with tarfile.open(STORES / f"checksum-{checksum}.tar.xz") as packed:
+        packed.extractall(folder, filter="data")
+    return folder / f"old-{checksum}"
+
+
+def test_a_store_whose_schema_names_blake3_opens_unchanged(tmp_path: Path) -> None:
+    with docstore.open(unpack_store("blake3", tmp_path)) as store:
+        assert store.schema == Schema()
+        assert list(check(store.backend)) == []
+        kinds = [(document.url, document.verdict.kind) for document in map(store.get, store.urls())]  # type: ignore[union-attr]
+        assert kinds == [
+            ("https://a.example/", VerdictKind.NEW),
+            ("https://b.example/", VerdictKind.EXACT),
+            ("https://c.example/", VerdictKind.NEW),
+        ]
+        again = store.get("https://a.example/")
+        assert again is not None
+        verdict = store.put_page("https://d.example/", again.body, headers={"Content-Type": "text/html"}).verdict
+        assert (verdict.kind, verdict.of_url) == (VerdictKind.EXACT, "https://a.example/")
+
+
+def test_a_store_with_another_checksum_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedFormat, match=r"bodies by sha256.*docstore export.*docstore ingest --create"):
+        docstore.open(unpack_store("sha256", tmp_path))

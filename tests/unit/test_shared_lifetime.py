@@ -15,8 +15,9 @@ from stores import before_refs_change, change_capture, records_of, stored_value
 import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.model.capture import BODY
+from docstore.model.choices import Durability
 from docstore.model.format import CODEC_ZSTD_DELTA
-from docstore.model.types import Durability, GCPolicy, RowMutations, Schema
+from docstore.model.types import GCPolicy, RowMutations, Schema
 from docstore.reports.check import check
 from docstore.storage.bases import base_row, value_name
 from docstore.storage.engine import Plan

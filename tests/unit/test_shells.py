@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import docstore
-from docstore.model.types import VerdictKind
+from docstore.model.choices import VerdictKind
 from docstore.sweep.job import SweepOptions, sweep
 
 NAMES = (

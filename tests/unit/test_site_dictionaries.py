@@ -14,9 +14,9 @@ from stores import before_refs_change, stored, stored_value
 import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.model.capture import BODY
+from docstore.model.choices import Durability
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY
-from docstore.model.types import Durability
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
 from docstore.storage.cache import MB, SHARES

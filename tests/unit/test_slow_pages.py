@@ -8,7 +8,8 @@ import time
 from pages import page, words
 
 from docstore import Page
-from docstore.model.types import Durability, WriteOptions
+from docstore.model.choices import Durability
+from docstore.model.types import WriteOptions
 from docstore.store import DocumentStore
 from docstore.writing.prepare import Preparer
 from docstore.writing.writer import PageWriter, WriteSide

@@ -26,7 +26,7 @@ from tests.pages import changed, page, words
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[spark]'")
 from docstore.spark import kernels  # noqa: E402 - it needs pyarrow
 
-RULE = TextRule("scored", 5, "blake3", True)
+RULE = TextRule("scored", 5, True)
 T0 = 1_700_000_000_000_000
 
 
@@ -48,7 +48,7 @@ def sets(given: list[bytes]) -> dict[str, Any]:
 def test_sets_of_texts_are_those_of_the_kernel() -> None:
     given = texts(40)
     made = sets(given)
-    expected = [Kernel("scored", 5, "blake3").shingles(text.decode()) for text in given]
+    expected = [Kernel("scored", 5).shingles(text.decode()) for text in given]
     assert made["lengths"].tolist() == [len(each) for each in expected]
     assert made["members"].tolist() == np.concatenate(expected).tolist()
     assert made["sketches"].shape == (40 * 256,)
@@ -110,7 +110,7 @@ def test_pairs_are_verified_by_their_texts_wherever_batches_end(
     random.Random(3).shuffle(rows)
     table = pa.Table.from_pylist(rows).sort_by("block")
     found = pa.Table.from_batches(kernels.verified_pairs(RULE, 0.6, table.to_batches(90)), kernels.VERIFIED).to_pylist()
-    sets = [set(Kernel("scored", 5, "blake3").shingles(text.decode()).tolist()) for text in given]
+    sets = [set(Kernel("scored", 5).shingles(text.decode()).tolist()) for text in given]
     expected = {
         (a, b): len(sets[a] & sets[b]) / len(sets[a] | sets[b])
         for a, b in pairs

@@ -17,13 +17,14 @@ from docstore.archives.reader import read
 from docstore.dedup.comparable import TitledPage
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import ClusterPlace, decode_cluster_place
+from docstore.model.choices import CanonicalPolicy, VerdictKind
 from docstore.model.keys import row_key
-from docstore.model.types import Page, ReadSpec, VerdictKind
+from docstore.model.types import Page, ReadSpec
 from docstore.store import DocumentStore
 from docstore.sweep import pairs as sweep_pairs
 from docstore.sweep import texts as sweep_texts
 from docstore.sweep.candidates import band_width, candidates, expected_recall
-from docstore.sweep.clusters import CROWD, CanonicalPolicy, Clusters, Survivors, missing_pairs
+from docstore.sweep.clusters import CROWD, Clusters, Survivors, missing_pairs
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.pairs import PairGraph, set_apart
 from docstore.sweep.texts import StageLog

@@ -15,11 +15,11 @@ import docstore
 from docstore.archives.ingest import IngestOptions, ingest
 from docstore.dedup.pages import LivePages
 from docstore.model.capture import CHECKSUM, VERDICT, PagePointer
+from docstore.model.choices import CanonicalPolicy, VerdictKind
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import ColumnFamily, GCPolicy, Policy, Schema, VerdictKind
+from docstore.model.types import ColumnFamily, GCPolicy, Policy, Schema
 from docstore.reports.check import check
 from docstore.store import DocumentStore
-from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import SweepOptions, sweep
 from tests.pages import changed, page, words
 from tests.stores import contents
@@ -281,15 +281,6 @@ def test_a_version_that_a_policy_hides_comes_back_when_the_newer_one_is_rejected
         found = store.get(BASE + "m")
         assert found is not None and found.body == page(words(8, 100))
         store.compact()
-        assert list(check(store.backend)) == []
-
-
-def test_a_checksum_that_does_not_decide_alone_compares_bytes(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "s", create=True, durability="none", schema=Schema(checksum="crc32")) as store:
-        put(store, "a", at=1)
-        put(store, "m", at=2)
-        put(store, "m", at=3)
-        assert sweep(store, REJECT).applied == {"exact": 1}
         assert list(check(store.backend)) == []
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_engine import MemoryEngine
 
+from docstore.model.choices import Durability
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.types import (
@@ -19,7 +20,6 @@ from docstore.model.types import (
     ColumnFamily,
     DeleteCells,
     DeleteFamily,
-    Durability,
     GCPolicy,
     Increment,
     Mutation,

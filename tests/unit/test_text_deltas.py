@@ -13,9 +13,9 @@ import docstore
 import docstore.tablets.backup
 from docstore import Page
 from docstore.model.capture import MAIN
+from docstore.model.choices import Durability
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DELTA
-from docstore.model.types import Durability
 from docstore.reports.check import check
 from docstore.storage.bases import base_row, freed_row, value_name
 from docstore.storage.values import parse_cell_value

@@ -13,9 +13,10 @@ from test_text_deltas import HTML, T0, URLS, assert_reads, text_of, text_record
 
 import docstore
 from docstore.model.capture import BODY, MAIN, PagePointer
+from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_BODY, RECORD_VALUE
-from docstore.model.types import Durability, GCPolicy, Schema
+from docstore.model.types import GCPolicy, Schema
 from docstore.reports.check import check
 from docstore.storage.bases import NewValue
 from docstore.storage.files import Files

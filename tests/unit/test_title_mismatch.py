@@ -10,8 +10,8 @@ import pytest
 
 import docstore
 from docstore.dedup.comparable import REASON_TITLE_MISMATCH, TitledPage, title_mismatch, titles_contradict
+from docstore.model.choices import VerdictKind
 from docstore.model.keys import row_key
-from docstore.model.types import VerdictKind
 from docstore.reports.dedup import dedup_stats
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from tests.pages import changed, page, words

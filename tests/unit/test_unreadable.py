@@ -32,10 +32,11 @@ from docstore.model.capture import (
     decode_verdict,
     encode_verdict,
 )
+from docstore.model.choices import CanonicalPolicy, Durability
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.plain import iso
-from docstore.model.types import Durability, ReadSpec, RowMutations, Schema, SetCell
+from docstore.model.types import ReadSpec, RowMutations, SetCell
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats, known_duplicates
 from docstore.reports.survey import survey
@@ -45,7 +46,7 @@ from docstore.storage.files import Files
 from docstore.storage.unreadable import NO_PAGE, RESTORE, Place
 from docstore.storage.values import encode_inline
 from docstore.store import DocumentStore
-from docstore.sweep.clusters import CanonicalPolicy, Survivors
+from docstore.sweep.clusters import Survivors
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.pages import take_places
 from docstore.sweep.reindex import reindex
@@ -210,15 +211,6 @@ def test_a_base_that_is_fetched_again_repairs_its_deltas(tmp_path: Path, column:
         store.compact()
         assert (body_of(store, A), body_of(store, B), body_of(store, C)) == (FIRST, NEAR, NEARER)
         assert list(check(store.backend)) == []
-
-
-def test_same_bytes_by_a_weak_checksum_repair_as_well(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "s", create=True, schema=Schema(checksum="crc32")) as store:
-        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
-        damage_value(store, A, BODY)
-    with docstore.open(tmp_path / "s") as store:
-        assert store.put_page(A, FIRST, headers=HTML, fetched_at=T0).stored == "body"
-        assert body_of(store, A) == FIRST
 
 
 # --- dictionaries

@@ -14,17 +14,9 @@ import docstore
 from docstore.archives.export import pages
 from docstore.archives.selection import Selection
 from docstore.model.capture import BODY, VERDICT
+from docstore.model.choices import Durability, VerdictKind
 from docstore.model.format import CAPTURE_FAMILY
-from docstore.model.types import (
-    ColumnFamily,
-    Durability,
-    GCPolicy,
-    Previous,
-    RowMutations,
-    Schema,
-    SetCell,
-    VerdictKind,
-)
+from docstore.model.types import ColumnFamily, GCPolicy, Previous, RowMutations, Schema, SetCell
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
 from docstore.sweep.clusters import Survivors

@@ -14,6 +14,7 @@ from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import (
     CommitUnknown,
     CorruptionError,
@@ -42,7 +43,6 @@ from docstore.model.types import (
     Schema,
     SetCell,
     Verdict,
-    VerdictKind,
 )
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document

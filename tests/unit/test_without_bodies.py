@@ -9,8 +9,8 @@ import pytest
 import docstore
 from docstore.archives.export import pages
 from docstore.archives.selection import Selection
-from docstore.model.errors import InvalidArgument
-from docstore.model.types import Page, Policy, Schema, VerdictKind
+from docstore.model.choices import VerdictKind
+from docstore.model.types import Page, Policy
 from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
@@ -125,13 +125,6 @@ def test_lost_postings_are_made_again_from_the_text(store: DocumentStore) -> Non
     assert put(store, "https://b.example/", body()) == "body"
     assert store.similar("https://b.example/")[0].kind is VerdictKind.EXACT
     assert list(check(store.backend)) == []
-
-
-def test_a_store_whose_checksum_needs_the_bodies_refuses(tmp_path: Path) -> None:
-    with docstore.open(tmp_path / "store", create=True, schema=Schema(checksum="crc32")) as store:
-        with pytest.raises(InvalidArgument, match="checksum blake3"):
-            store.put_page("https://a.example/", body(), keep_body=False, fetched_at=AT)
-        assert "https://a.example/" not in store
 
 
 def test_a_group_may_hold_both(store: DocumentStore) -> None:

@@ -19,11 +19,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import docstore
-from docstore.archives.arrow import LAYOUTS, write_parquet
+from docstore.archives.arrow import write_parquet
 from docstore.archives.export import WarcExport, export
 from docstore.archives.ingest import IngestOptions, ingest
 from docstore.archives.reader import read
 from docstore.archives.selection import Selection
+from docstore.model.choices import LAYOUTS
 from docstore.store import DocumentStore
 from tools.bench.harness import Section, fresh_store, load_pages, one_core, run_commands
 

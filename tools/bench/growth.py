@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from docstore.model.types import Page, Policy, PutResult, VerdictKind
+from docstore.model.choices import VerdictKind
+from docstore.model.types import Page, Policy, PutResult
 from docstore.store import DocumentStore
 from tools.bench.harness import Section, fresh_store, one_core, run_commands
 

@@ -20,7 +20,8 @@ from pathlib import Path
 import docstore
 from docstore.cluster.backend import drop_tables
 from docstore.cluster.client import Client
-from docstore.model.types import PutResult, Schema, VerdictKind
+from docstore.model.choices import VerdictKind
+from docstore.model.types import PutResult, Schema
 from docstore.store import DocumentStore
 from tools.bench.harness import Section, load_pages, processor_seconds, run_commands
 

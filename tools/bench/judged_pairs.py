@@ -92,7 +92,7 @@ def _shown(found: Score) -> str:
 def score_folder(folder: Path) -> Section:
     """Score the pairs of a folder of collections."""
     schema = Schema()
-    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+    kernel = Kernel(schema.extractor, schema.shingle_words)
     names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     collections = {name: read_pairs(folder / name, kernel) for name in names}
     collections["all"] = [pair for pairs in collections.values() for pair in pairs]

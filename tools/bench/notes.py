@@ -15,9 +15,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from docstore.notes.annotate import BUILT_IN, annotate, find_annotator
+from docstore.dedup.kernel import words
+from docstore.model.choices import ANNOTATORS
+from docstore.notes.annotate import annotate, find_annotator
 from docstore.notes.links import frontier, read_graph
-from tests.reference.words import words
 from tools.bench.harness import Section, fresh_store, load_pages, one_core, run_commands
 
 COMMAND = "python -m tools.bench.notes CORPUS_DIR"
@@ -36,7 +37,7 @@ def notes(corpus: Path, *, limit: int | None = None) -> Section:
         )
         names.write("\n".join(name for name, _ in counts.most_common(NAMES)))
         names.flush()
-        for name in BUILT_IN:
+        for name in ANNOTATORS:
             annotator = find_annotator(name, store, {"names": Path(names.name)})
             began = time.process_time()
             first = annotate(store, annotator)

@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 import zstandard
 
 import docstore
-from docstore.model.types import Page, VerdictKind
+from docstore.model.choices import VerdictKind
+from docstore.model.types import Page
 from tools.bench.dedup_peers import MIN_WORDS, THRESHOLD, datasketch_lsh, rensa_lsh
 from tools.bench.harness import Section, children_seconds, folder_bytes, load_pages, memory_of, one_core, run_commands
 from tools.bench.peers import BATCH_PAGES

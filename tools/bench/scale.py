@@ -31,7 +31,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 
-from docstore.model.types import Page, Previous, PutResult, VerdictKind
+from docstore.model.choices import VerdictKind
+from docstore.model.types import Page, Previous, PutResult
 from docstore.storage.heap import use_one_heap
 from docstore.store import DocumentStore, open_store
 from tools.bench.harness import Section, children_seconds, folder_bytes, load_pages, memory_of, run_commands

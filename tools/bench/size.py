@@ -31,6 +31,7 @@ import docstore
 from docstore.archives.entries import PageEntry
 from docstore.archives.ingest import ingest
 from docstore.archives.reader import read
+from docstore.model.choices import Durability
 from docstore.model.format import (
     CAPTURE_FAMILY,
     CAPTURE_FIELDS,
@@ -42,7 +43,7 @@ from docstore.model.format import (
     SEGMENT_DIRECTORY,
     TABLE_TAGS,
 )
-from docstore.model.types import Durability, Page, ReadSpec, RowMutations
+from docstore.model.types import Page, ReadSpec, RowMutations
 from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.files import Files
 from docstore.storage.values import REF_TAG, parse_cell_value

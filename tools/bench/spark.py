@@ -37,7 +37,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from docstore.archives.selection import Selection
-from docstore.model.analysis import BINS
+from docstore.model.choices import BINS
 from docstore.model.keys import canonical_url
 from docstore.model.types import Page
 from docstore.spark.kernels import BANDED, pairs_of_buckets

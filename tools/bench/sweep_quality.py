@@ -30,9 +30,10 @@ import docstore
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
 from docstore.dedup.kernel import Kernel
+from docstore.model.choices import VerdictKind
 from docstore.model.keys import canonical_url, url_of
 from docstore.model.sets import Numbers, Sets
-from docstore.model.types import PutResult, VerdictKind
+from docstore.model.types import PutResult
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.kernels import BY_TEXT

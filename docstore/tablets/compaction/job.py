@@ -27,6 +27,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 
 from docstore.model.capture import BODY, Column
+from docstore.model.choices import Durability
 from docstore.model.errors import InvalidArgument, StorageError, StoreUnavailable
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -36,7 +37,7 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
-from docstore.model.types import DeleteCells, Durability, ReadSpec, RowMutations
+from docstore.model.types import DeleteCells, ReadSpec, RowMutations
 from docstore.storage.bases import freed_row
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Plan

@@ -36,6 +36,7 @@ except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons an
     import plyvel_next as plyvel
 
 from docstore.compiled import docstore_native
+from docstore.model.choices import Durability
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.model.format import (
     BARE_TABLES,
@@ -45,13 +46,7 @@ from docstore.model.format import (
     KEY_ESCAPE,
     TABLE_TAGS,
 )
-from docstore.model.types import (
-    Cell,
-    Durability,
-    ReadSpec,
-    RowMutations,
-    SetCell,
-)
+from docstore.model.types import Cell, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import Memory
 from docstore.storage.engine import (
     EVERYTHING,

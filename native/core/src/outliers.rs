@@ -1,4 +1,15 @@
-//! Long texts that few of many alike elements have: `tests/reference/scored.py`.
+//! Long texts that few of many alike elements have, such as an advert in one of forty cards.
+//!
+//! An element's *form* is its name, its own marks, whether it has attributes, and the form of its parent.  A block is a
+//! *outlier block* if it weighs 40 or more, is no heading, and is all the text of its element, which is a div, section,
+//! aside or article; and at most three elements with text have that one's form, four times as many or more have its
+//! parent's form, and it holds at most half of all the text in these.
+//!
+//! Where a page repeats a form (cards, posts, rows of a list), what belongs to the form is in most of its elements. A
+//! long text that is in one or two of them is not a part of it, whatever it is, and it would tip what shares and
+//! neighbours say of all others.
+//!
+//! Cases, in `tests/cases/text/`: `outliers`.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -105,5 +116,84 @@ impl Outliers {
             }
             self.forms.push(made.1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Flow;
+    use crate::left_out::LeftOut;
+    use crate::names::Names;
+    use crate::outline::Reading;
+    use crate::tokens::{split, Tags};
+
+    /// Texts of the outlier blocks of a page.
+    fn found(source: &str) -> Vec<String> {
+        let (mut tags, mut left_out, mut page, mut flow) =
+            (Tags::default(), LeftOut::default(), Outline::default(), Flow::default());
+        split(source.as_bytes(), &mut tags, &mut Names::default());
+        let kept = left_out.read(source.as_bytes(), &mut tags);
+        page.read(source.as_bytes(), kept, &mut flow, Reading { noscript: false, apart: true });
+        let text = |number: usize| String::from_utf8_lossy(&flow.bytes()[page.blocks[number].text.clone()]).into_owned();
+        Outliers::default().find(&page).into_iter().map(text).collect()
+    }
+
+    /// So many cards, some of which hold one thing more.
+    fn cards(count: usize, more: &str, places: &[usize]) -> String {
+        let card = |number: usize| {
+            let more = if places.contains(&number) { more } else { "" };
+            format!(
+                "<li class=product-card><h3 class=title><a href=/{number}>Lamp {number}</a></h3><div \
+                 class=description>A brass lamp that burns for {number} hours and more on one filling.</div>{more}<span \
+                 class=price>$ {number}.90</span></li>"
+            )
+        };
+        format!("<main><h1>Lamps</h1><ul>{}</ul></main>", (0..count).map(card).collect::<String>())
+    }
+
+    fn advert(length: usize) -> String {
+        format!("<div><p>{}</p></div>", "x".repeat(length))
+    }
+
+    #[test]
+    fn a_paragraph_in_few_of_many_cards_is_an_outlier() {
+        for places in [&[0][..], &[2], &[11], &[2, 7], &[2, 7, 9]] {
+            assert_eq!(found(&cards(12, &advert(120), places)), vec!["x".repeat(120); places.len()], "{places:?}");
+        }
+    }
+
+    #[test]
+    fn what_may_belong_to_the_page_is_no_outlier() {
+        let long = advert(120);
+        for (what, source) in [
+            ("none", cards(12, "", &[])),
+            ("less than four times as many cards", cards(11, &long, &[2, 7, 9])),
+            ("few cards", cards(3, &long, &[2])),
+            ("more than three", cards(40, &long, &[1, 2, 3, 4])),
+            ("short", cards(12, "<div><p>Sold out</p></div>", &[2])),
+            ("a heading", cards(12, &format!("<div><h2>{}</h2></div>", "x".repeat(80)), &[2])),
+            ("no element of its own", cards(12, &format!("<p>{}</p>", "x".repeat(120)), &[2])),
+            ("two blocks", cards(12, &format!("<div><p>{0}</p><p>{0}</p></div>", "x".repeat(80)), &[2])),
+            ("most of the text", cards(12, &advert(9000), &[2])),
+            ("an article", format!("<article>{}</article>", advert(300))),
+            ("a cell", cards(12, &format!("<table><tr><td>{}</table>", "x".repeat(120)), &[2])),
+        ] {
+            assert_eq!(found(&source), [""; 0], "{what}");
+        }
+    }
+
+    #[test]
+    fn an_outlier_weighs_forty_or_more_and_at_most_half() {
+        assert_eq!(found(&cards(12, &advert(39), &[2])).len(), 0);
+        assert_eq!(found(&cards(12, &advert(40), &[2])).len(), 1);
+        let twelve = |length: usize| {
+            let card = |number: usize| {
+                format!("<li>{}<div class=x>{}</div></li>", if number == 3 { advert(length) } else { String::new() }, "y".repeat(50))
+            };
+            (0..12).map(card).collect::<String>()
+        };
+        assert_eq!(found(&twelve(600)).len(), 1);
+        assert_eq!(found(&twelve(601)).len(), 0);
     }
 }

@@ -1,4 +1,45 @@
-//! The default main-content rule: `tests/reference/scored.py`, whose header states it step by step.
+//! The default rule, `scored`: every block is scored by a table of evidence, and kept above the page's bar.
+//!
+//! The rule:
+//!
+//! 1. The blocks of the page but for those in elements that are never content (see `marks.rs`) or say that they are
+//!    adverts and hold at most half of the text, and those of at most half after leaves that say so; inline tags that
+//!    say so stand apart (see `marks.rs`).  Of the rest, *outlier blocks* go, long texts that few of many alike
+//!    elements have (`outliers.rs`), and *teasers* (`teasers.rs`). And what `combined` takes of the blocks; if it finds
+//!    16 solid ones or fewer, short ones are solid, too.  An element that holds more than 19/20 of the text is the page
+//!    itself, whatever it is called, unless a fifth of what it holds or more names cookies or consent; html and body
+//!    always are.  Where what is taken weighs less than 300 and the page has noscript elements, these are shown, and if
+//!    300 or more is taken then, the page is read so: it is a shell for browsers that run scripts, and its text stands
+//!    there for those that do not.
+//! 2. A block's *score* is the sum of what the scorecard gives for: the marks of the elements around it and of its own
+//!    tag; its size, its share of links and whether it is a heading, together with whether `combined` took it; where it
+//!    stands to what was taken, in which fifth of the page's text, and whether a heading comes before it; whether its
+//!    text stands in the title, or in another element too; how many blocks of the page have just the same marks and
+//!    element; whether it ends a sentence, has a sign of currency, names cookies or consent, or claims a copyright; and
+//!    the same things of the two blocks before and the two behind.
+//! 3. Blocks with a score above the *bar* are the main content: of -100, -50, 0 and 50 the one that promises the
+//!    greatest F1, where a block's chance to be content grows evenly from none at -200 to all at 300 and blocks count
+//!    by weight; the lowest of equals.  But of blocks of 40 and more with the same text only those in the element of
+//!    the first, or in one next to it with its name and marks, as pages repeat a text for other sizes of screen, and
+//!    replies quote.  Where there is none, what `combined` took.
+//! 4. That is *doubtful* where it weighs less than an eighth of the page's text, or no block scored above the bar, and
+//!    it has less than a fifth of the words of the title (of those with four characters or more, as they are written).
+//!    Then it is likely to be a notice that the whole site shares, and the page's text is that of step 5 of `combined`:
+//!    all that does not say that it is boilerplate.
+//! 5. Of what was found, *stamps* (dates, times and counts: `stamps.rs`) are left out, headings and blocks over 48
+//!    apart, where all of them weigh at most a fifth: they change while the page says the same.  A page of more is
+//!    about them.
+//!
+//! 6. Dates and times of lists and tables among what was found belong to it, with the short block before each.
+//!    Preformatted text among or right behind what was found belongs to it, unless it is numbers only or stands there
+//!    twice.  A line, else a sentence, of 40 and more that an earlier block has said is not written again, headings and
+//!    preformatted text apart, unless these are more than a third of all.
+//!
+//! `combined` knows what weight and explicit markup say of a page as a whole; the scorecard knows which kinds of blocks
+//! are content in shops, forums, lists and articles.  Its numbers were fitted to pages with known content;
+//! `docs/extraction.md` says which, and what came out on pages that were not looked at.
+//!
+//! Cases, in `tests/cases/text/`: `scored`, `scorecard`, `dates`, `once`, `preformatted`, `explain`, `kinds_of_pages`.
 
 use memchr::memmem;
 
@@ -57,7 +98,7 @@ const WRITER_NAMES: [&str; 14] = [
 const TITLE_SHARE: usize = 5;
 const TITLE_WORD_CHARACTERS: usize = 4;
 const TITLE_WEIGHT: u64 = 8;
-const REPEATED_WEIGHT: u64 = 4;
+pub const REPEATED_WEIGHT: u64 = 4;
 const FIFTHS: u64 = (FIFTH.len() / 2) as u64;
 const LINKS: usize = 5;
 const SHAPES: usize = 2 * (SIZES.len() + 1) * LINKS;
@@ -454,6 +495,13 @@ impl Scored {
         kept
     }
 
+    /// Numbers of the blocks of the page read last that other scores would keep; a fit of the scorecard asks.
+    pub fn choose_by(&mut self, scores: Vec<i32>) -> Vec<usize> {
+        self.scores = scores;
+        let bar = self.best_bar();
+        self.choose(bar)
+    }
+
     /// The bar that promises the greatest F1.
     fn best_bar(&self) -> i32 {
         let all = (CHANCES.1 - CHANCES.0) as u64;
@@ -837,10 +885,145 @@ fn at(table: &[i16], place: usize) -> i32 {
     table[place].into()
 }
 
-fn steps(value: u64, steps: &[u64]) -> usize {
+/// How many of some ascending steps a value reaches.
+pub fn steps(value: u64, steps: &[u64]) -> usize {
     steps.iter().filter(|&&step| value >= step).count()
 }
 
 fn weigh(page: &Outline, numbers: &[usize]) -> u64 {
     combined::weigh(&page.blocks, numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::left_out::LeftOut;
+    use crate::names::Names;
+    use crate::tokens::{split, Tags};
+
+    const PROSE: &str = "The lamp burns for twelve hours on one filling and is light enough for long walks";
+
+    /// Read a page with the rule, and do something with its tags.
+    fn read<T>(source: &str, ask: impl FnOnce(&mut Scored, Kept, &mut Flow) -> T) -> T {
+        let (mut rule, mut tags, mut left_out) = (Scored::default(), Tags::default(), LeftOut::default());
+        split(source.as_bytes(), &mut tags, &mut Names::default());
+        ask(&mut rule, left_out.read(source.as_bytes(), &mut tags), &mut Flow::default())
+    }
+
+    /// A rule whose blocks are all of a page.
+    fn of_all(source: &str) -> Scored {
+        read(source, |rule, kept, _| {
+            rule.combined.read(source.as_bytes(), kept, Reading::default());
+            rule.around.read(&rule.combined.page);
+            rule.find_first();
+            std::mem::take(rule)
+        })
+    }
+
+    fn chosen(source: &str, scores: &[i32]) -> Vec<usize> {
+        of_all(source).choose_by(scores.to_vec())
+    }
+
+    #[test]
+    fn of_long_blocks_with_one_text_those_in_the_first_element_are_kept() {
+        let page = format!("<p>{PROSE}</p><p>short</p><div><p>{PROSE}</p><p>short</p></div><p>{PROSE}</p>");
+        assert_eq!(chosen(&page, &[100; 5]), [0, 1, 3, 4]);
+        assert_eq!(chosen(&page, &[-200, 60, 100, 60, 100]), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_block_of_forty_is_long_and_one_below_is_not() {
+        let page = |length: usize| format!("<p>{0}</p><div><p>{0}</p></div>", "x".repeat(length));
+        assert_eq!(chosen(&page(39), &[100; 2]), [0, 1]);
+        assert_eq!(chosen(&page(40), &[100; 2]), [0]);
+    }
+
+    #[test]
+    fn one_text_in_elements_of_one_kind_beside_each_other_is_kept() {
+        for (start, kept) in [
+            ("<section>", &[0, 1][..]),
+            ("<section data-x>", &[0, 1]),
+            ("<div>", &[0]),
+            ("<section class=desktop>", &[0]),
+        ] {
+            let page = format!("<main><section><p>{PROSE}</p></section>{start}<p>{PROSE}</p>");
+            assert_eq!(chosen(&page, &[100, 100]), kept, "{start}");
+        }
+        let apart = format!("<section><p>{PROSE}</p></section><main><section><p>{PROSE}</p>");
+        assert_eq!(chosen(&apart, &[100, 100]), [0]);
+    }
+
+    #[test]
+    fn the_bar_is_the_one_that_promises_the_greatest_f1() {
+        let page: String = (0..12).map(|number| format!("<p>{PROSE} {number:02}</p>")).collect();
+        let scores = |first: i32, count: usize, second: i32| -> Vec<i32> {
+            (0..12).map(|place| if place < count { first } else { second }).collect()
+        };
+        let bar = |scores: Vec<i32>| {
+            let mut rule = of_all(&page);
+            rule.scores = scores;
+            rule.best_bar()
+        };
+        assert_eq!(bar(scores(-99, 12, 0)), -100);
+        assert_eq!(bar(scores(10, 1, -200)), -100, "the lowest of equals");
+        assert_eq!(bar(scores(300, 6, -80)), -50);
+        assert_eq!(bar(scores(300, 6, 20)), -100);
+        assert_eq!(bar(scores(300, 11, 40)), 50);
+        assert_eq!(bar(scores(300, 6, -20)), 0);
+        assert_eq!(chosen(&page, &scores(300, 6, -80)), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(chosen(&page, &scores(-200, 12, 0)), []);
+        assert_eq!(chosen(&page, &scores(-100, 6, -99)), [6, 7, 8, 9, 10, 11], "above the bar, not at it");
+    }
+
+    /// What gave parts of the score of each block that are not nothing.
+    fn causes(source: &str) -> Vec<Vec<Cause>> {
+        read(source, |rule, kept, flow| {
+            rule.read_title(source.as_bytes(), kept.tags, flow);
+            let (taken, _) = rule.read(source.as_bytes(), kept);
+            rule.find::<true>(taken, flow);
+            let of_block = |number| {
+                let parts = rule.parts().iter().filter(move |part| part.block == number && part.worth != 0);
+                parts.map(|part| part.cause).collect()
+            };
+            (0..rule.scores().len()).map(of_block).collect()
+        })
+    }
+
+    #[test]
+    fn title_place_and_repetition_are_signs_of_a_block() {
+        let (first, again) = (Cause::Repeated { is_first: true }, Cause::Repeated { is_first: false });
+        let title = "<title>Blue lamp | Shop Menu</title>";
+        let found = causes(&format!("{title}<p>Menu</p><h1>Blue lamp</h1><div><p>Menu</p><p>of</p></div><p>of</p>"));
+        assert!(found[0].contains(&Cause::HeadingBefore(false)) && found[0].contains(&first));
+        assert!(found[1].contains(&Cause::HeadingBefore(true)) && found[1].contains(&Cause::Title));
+        assert!(found[2].contains(&again) && !found[2].contains(&Cause::Title), "under eight characters");
+        assert!([Cause::Title, first, again].iter().all(|cause| !found[3].contains(cause)), "under four characters");
+        let beside = causes("<title>Blue lamp</title><h1>Blue lamp</h1><p>Menu</p><p>Menu</p>");
+        assert!(beside.iter().flatten().all(|cause| *cause != first && *cause != again), "one element has both");
+        let part = causes("<title>Blue lamp Blue lamp Blue lamp Blue lamp Blue lamp</title><h1>Blue lamp</h1>");
+        assert!(!part[0].contains(&Cause::Title), "less than a quarter of the title");
+    }
+
+    #[test]
+    fn little_text_without_a_word_of_the_title_is_doubtful() {
+        let notice = "We ask you to call us for the price: makers do not let us show it here.";
+        let items: String =
+            (0..300).map(|number| format!("<li><a href=/p{number}>Camping lantern number {number}</a>")).collect();
+        let is_of_another = |title: &str, found: &[usize]| {
+            let source = format!("{title}<div><p>{notice}</p></div><ul>{items}</ul>");
+            read(&source, |rule, kept, flow| {
+                rule.read_title(source.as_bytes(), kept.tags, flow);
+                rule.read(source.as_bytes(), kept);
+                rule.is_of_another(found, flow)
+            })
+        };
+        assert!(is_of_another("<title>Camping \n lanterns | A&amp;B</title><title>price</title>", &[0]));
+        assert!(!is_of_another("", &[0]));
+        assert!(!is_of_another("<title>price Camping</title>", &[0]));
+        assert!(!is_of_another("<title>lantern</title>", &[0, 1, 2]));
+        assert!(!is_of_another("<title>the toy red</title>", &[0]), "no word has four characters");
+        assert!(is_of_another("<title>the toy tent</title>", &[0]));
+        assert!(!is_of_another("<title>price aaaa bbbb cccc dddd</title>", &[0]), "a fifth of the words");
+        assert!(is_of_another("<title>price aaaa bbbb cccc dddd eeee</title>", &[0]), "less than a fifth");
+    }
 }

@@ -1,4 +1,24 @@
-//! Whether a short text is a date, a time or a count: `tests/reference/scored.py`.
+//! Whether a short text is a stamp: a date, a time or a count that stands next to content and changes without it.
+//!
+//! A text is cut into runs of ASCII digits and runs of letters: ASCII letters and every character from U+00C0 on but
+//! the general punctuation (U+2000 to U+206F).  It is a *stamp* where it has a digit and a sign, and at least half of
+//! these characters are in digits, in words that are signs, or in words that stand next to these.  A sign is
+//!
+//! - one of the date words, or of the count words: "ago", or a word of what is counted, such as "replies" (small and
+//!   capital ASCII letters are the same);
+//! - a time of day: one or two digits, a colon and two digits; or digits before one of `HOURS`, if all is known;
+//! - a date of numbers: three runs of digits with "/" between, or with "-" or "." where the first or last has four.
+//!
+//! So "Brian, October 1, 2025, 12:57pm", "3 days ago", "12 replies" and "9h30" are stamps; "10 hours", "1.2.3", "$
+//! 12.90" "(12)" and "Battery lasts for 12 hours from May 3" are none: they may be what tells two pages apart.
+//!
+//! What counts, and what says that something was published (the told words, or "by" and a name), is left out,
+//! preformatted text apart.  Any other date or time in an entry of a table or list is text.  Else it is left out if its
+//! tag or small element is named for its writer or time (`scored::WRITER_NAMES`).  So is one date alone, not next to
+//! another one, that is half or more in a time element, next to the first heading, within two blocks of a heading that
+//! is all link, or next to a byline.
+//!
+//! Cases, in `tests/cases/text/`: `dates`.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -266,8 +286,23 @@ mod tests {
 
     #[test]
     fn dates_times_and_counts_are_stamps() {
-        for text in ["Brian, October 1, 2025, 12:57pm", "3 DAYS AGO", "12 replies", "2025-10-01", "1.10.2025", "3天前"]
-        {
+        for text in [
+            "Brian, October 1, 2025, 12:57pm",
+            "Posted by Brian » Tue Aug 27, 2019 10:02 pm",
+            "3 DAYS AGO",
+            "12 replies",
+            "1,204 Views",
+            "2025-10-01",
+            "1.10.2025",
+            "01.10.2025",
+            "1/2/25",
+            "at 12:16",
+            "vor 3 Tagen",
+            "hace 2 horas",
+            "12 марта",
+            "3天前",
+            "2025年10月1日",
+        ] {
             assert!(stamp_of(text.as_bytes(), 0..text.len()).is_some(), "{text}");
             let longer = format!("x 7{text}8: ago");
             assert!(stamp_of(longer.as_bytes(), 3..3 + text.len()).is_some(), "{text}");
@@ -279,11 +314,44 @@ mod tests {
             "(12)",
             "Battery lasts for 12 hours from May 3",
             "yesterday",
+            "12",
+            "192.168.0.1",
+            "Version 2.10",
+            "May",
+            "Chapter 3: the long way home",
             "2025 - 10 - 01",
         ] {
             assert!(stamp_of(text.as_bytes(), 0..text.len()).is_none(), "{text}");
             let longer = format!("May 1, 2020: {text} 3 days ago");
             assert!(stamp_of(longer.as_bytes(), 13..13 + text.len()).is_none(), "{text}");
+        }
+    }
+    #[test]
+    fn a_stamp_says_what_it_is() {
+        for (text, is_counted, is_told, is_date) in [
+            ("May 3, 2026", false, false, true),
+            ("3 May 2026 xy", false, false, true),
+            ("3 May 2026 xyz", false, false, false),
+            ("May 2025 2026", false, false, false),
+            ("May 3, June 4", false, false, false),
+            ("1/2/25", false, false, true),
+            ("1/2/25 3/4/25", false, false, false),
+            ("12:30", false, false, false),
+            ("12 replies", true, false, false),
+            ("May 3 2026, 12 replies", true, false, true),
+            ("Posted May 3, 2026", false, true, true),
+            ("by Brian May 3, 2026", false, true, false),
+            ("von Brian 3 Mai 2026", false, true, false),
+            ("by May 3, 2026", false, false, true),
+            ("9h30", false, false, false),
+            ("2025年10月1日", false, false, true),
+        ] {
+            let found = stamp_of(text.as_bytes(), 0..text.len());
+            assert_eq!(found, Some(Stamp { is_counted, is_told, is_date }), "{text}");
+        }
+        for text in ["9h30x", "123:00", "12:000", "1-2-3", "1.2.2025x y z w v", "10 hours", "may 3 but of others abc"] {
+            let found = stamp_of(text.as_bytes(), 0..text.len());
+            assert_eq!(found.is_some(), text == "1.2.2025x y z w v", "{text}");
         }
     }
 }

@@ -1,6 +1,33 @@
-//! A page's source -> its tags and comments: `tests/reference/tokens.py`.
+//! A page's decoded source -> its tags and comments: one pass, linear time, no exception, nothing built.
+//!
+//! The grammar follows the WHATWG tokenizer.  S is one of tab, line feed, form feed, carriage return, space; EOF is the
+//! end of the source.  At each `<`, the first that fits:
+//!
+//! 1. `<` letter or `</` letter: a *tag*.  Its name is all up to S, `/`, `>` or EOF; attributes follow; `>` or EOF ends
+//!    it.
+//! 2. `<!--`: a *comment*.  If `>` or `->` follows, that ends it; else the first `-->` or `--!>`, else EOF.
+//! 3. `<!`, `<?`, or `</` not before EOF: a *bogus comment* (doctype and CDATA among them) up to the first `>`, else
+//!    EOF.
+//! 4. Anything else is *text*, the `<` included.
+//!
+//! *Attributes*, repeated: any S and `/`; then a name: one character that is not S, `/` or `>`, and all up to S, `/`,
+//! `>` or `=`.  If, after any S, `=` follows, then, after any S: `"` starts a value up to the next `"` or EOF; `'`
+//! likewise; `>` means no value and ends the tag; anything else is a value up to S or `>`.  A tag that meets EOF before
+//! its `>` has swallowed the rest and counts for nothing (its name is "").
+//!
+//! *Raw elements*: after a start tag of script, style, xmp, iframe, noembed, noframes, title or textarea (any case),
+//! all up to `</` + the same name + (S, `/` or `>`), else up to EOF, is the element's content, not markup.  In title
+//! and textarea character references count.  After a start tag of plaintext all that follows is content.  In a source
+//! that has `<frameset` (any case), noframes is no raw element: it is for browsers without frames.  Where this differs
+//! from the standard: `<!--<script>` inside a script does not hide a `</script>`; CDATA is bogus inside svg and math
+//! too, and title, style and script are raw there too.
+//!
+//! Names are lowercased in ASCII only.  The page's reader makes U+0000 into U+FFFD beforehand, as the standard does in
+//! names and values; `split` itself treats U+0000 as any character.
 //!
 //! One pass over UTF-8 bytes; every byte is looked at a bounded number of times.
+//!
+//! Cases, in `tests/cases/text/`: `inline` (and the tables of examples below).
 
 use crate::bytes::{self, find, is_blank};
 use crate::foreign::Foreign;
@@ -558,5 +585,104 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Texts between the tags, and names of the tags; "" of comments, with a slash of end tags.
+    fn cut(source: &str) -> (Vec<String>, Vec<String>, Tags) {
+        let (mut tags, mut names) = (Tags::default(), Names::default());
+        split(source.as_bytes(), &mut tags, &mut names);
+        let mut begin = 0;
+        let mut texts = Vec::new();
+        for tag in &tags.all {
+            texts.push(source[begin..tag.start as usize].to_owned());
+            begin = tag.end as usize;
+        }
+        texts.push(source[begin..].to_owned());
+        let name = |tag: &Tag| match tag.name {
+            NOTHING => String::new(),
+            number => {
+                let name = String::from_utf8_lossy(names.name(number >> 1)).into_owned();
+                format!("{}{name}", if number & 1 == 1 { "/" } else { "" })
+            }
+        };
+        let named = tags.all.iter().map(name).collect();
+        (texts, named, tags)
+    }
+
+    #[test]
+    fn a_source_is_cut_as_the_grammar_says() {
+        let table: &[(&str, &[&str], &[&str])] = &[
+            ("a<b>c", &["a", "c"], &["b"]),
+            ("<BR/>", &["", ""], &["br"]),
+            ("</P x='>'>", &["", ""], &["/p"]),
+            ("1 < 2 <3 <", &["1 < 2 <3 <"], &[]),
+            ("</", &["</"], &[]),
+            ("</>x", &["", "x"], &[""]),
+            ("</3>x", &["", "x"], &[""]),
+            ("<!-->x", &["", "x"], &[""]),
+            ("<!--->x", &["", "x"], &[""]),
+            ("<!--a--!>x", &["", "x"], &[""]),
+            ("<!--a-- >b-->x", &["", "x"], &[""]),
+            ("<!--a", &["", ""], &[""]),
+            ("<!doctype html>x", &["", "x"], &[""]),
+            ("<![CDATA[a>b]]>", &["", "b]]>"], &[""]),
+            ("<?php a>b", &["", "b"], &[""]),
+            ("x<a href='y>z", &["x", ""], &[""]),
+            ("<a b=\"x>", &["", ""], &[""]),
+            ("a<b>", &["a", ""], &["b"]),
+            ("<scripty>a<b>", &["", "a", ""], &["scripty", "b"]),
+            ("<a =\">x", &["", "x"], &["a"]),
+            ("<a b=\"1\"=\">x", &["", "x"], &["a"]),
+            ("<a b=c'd\">x", &["", "x"], &["a"]),
+            ("<scr\u{131}pt>a<b>c</scr\u{131}pt>", &["", "a", "c", ""], &["scr\u{131}pt", "b", "/scr\u{131}pt"]),
+        ];
+        for (source, texts, names) in table {
+            let found = cut(source);
+            assert_eq!((&found.0[..], &found.1[..]), (&strings(texts)[..], &strings(names)[..]), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_raw_element_holds_all_up_to_its_end() {
+        let table: &[(&str, &[&str], &str)] = &[
+            ("<script>a<b></scripts></SCRIPT >c", &["script", "/script"], "a<b></scripts>"),
+            ("<SCRIPT>a<b>c</Script>", &["script", "/script"], "a<b>c"),
+            ("<script>", &["script"], ""),
+            ("<title>a</title", &["title"], "a</title"),
+            ("<plaintext>a</plaintext>", &["plaintext"], "a</plaintext>"),
+        ];
+        for (source, names, content) in table {
+            let (_, named, tags) = cut(source);
+            assert_eq!(named, strings(names), "{source}");
+            assert_eq!(tags.all[0].content(source.as_bytes()), content.as_bytes(), "{source}");
+        }
+    }
+
+    #[test]
+    fn attributes_follow_the_standard() {
+        let found = |source: &str| {
+            let mut found: Vec<(String, String)> = Vec::new();
+            each_attribute(source.as_bytes(), |name, value| {
+                let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+                found.push((name, crate::page::attribute_value(value)));
+            });
+            found
+        };
+        let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let source = " HREF = \"a&amp;b\" href='second' data-x=1/2 checked =odd T='&copy=1 &lt;'";
+        let expected =
+            [("href", "a&b"), ("href", "second"), ("data-x", "1/2"), ("checked", "odd"), ("t", "&copy=1 <")];
+        assert_eq!(found(source), pairs(&expected));
+        assert_eq!(found(" a=1 =b=\"2\"/c"), pairs(&[("a", "1"), ("=b", "2"), ("c", "")]));
+        assert_eq!(found(" href=https://example.com/"), pairs(&[("href", "https://example.com/")]));
+        assert_eq!(found(" href='a' /"), pairs(&[("href", "a")]));
+        assert_eq!(found("a=1 b"), pairs(&[("a", "1"), ("b", "")]), "no blank before the first");
+        assert_eq!(found(""), []);
+    }
+
+    fn strings(all: &[&str]) -> Vec<String> {
+        all.iter().map(|each| (*each).to_owned()).collect()
     }
 }

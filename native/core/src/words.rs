@@ -402,12 +402,12 @@ impl Words {
 fn begins_word(mut text: &[u8]) -> bool {
     while let Some(&byte) = text.first() {
         if byte < 0x80 {
-            return byte.is_ascii_alphanumeric();
+            return byte.is_ascii_alphanumeric() || byte == b'_';
         }
         let length = sequence_length(byte);
         let found = entry(code_point(text, length));
         if action(found) != DROP {
-            return found & 3 == WORD || action(found) == SLOW;
+            return matches!(found & 3, WORD | MARK);
         }
         text = &text[length..];
     }

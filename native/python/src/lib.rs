@@ -43,14 +43,13 @@ const KEPT_BODY_BYTES: usize = 4 << 20;
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
 struct Kernel {
     options: Options,
-    with_blake3: bool,
 }
 
-/// One body after the core: digest of the body where asked for, what it is or why it cannot be told, the page, and the
+/// One body after the core: digest of the body, what it is or why it cannot be told, the page, and the
 /// facts of its main text.
 #[derive(Default)]
 struct Analysed {
-    digest: Option<[u8; 32]>,
+    digest: [u8; 32],
     outcome: Option<Result<Outcome, String>>,
     page: Page,
     facts: Facts,
@@ -120,7 +119,7 @@ impl Kernel {
     }
 
     fn fill(&self, analyser: &mut Analyser, body: &[u8], content_type: &str, links: bool, analysed: &mut Analysed) {
-        analysed.digest = self.with_blake3.then(|| *blake3::hash(body).as_bytes());
+        analysed.digest = *blake3::hash(body).as_bytes();
         let (page, facts) = (&mut analysed.page, &mut analysed.facts);
         let outcome = caught(|| {
             let outcome = analyser.analyse(body, content_type, links, page);
@@ -140,17 +139,17 @@ impl Kernel {
 #[pymethods]
 impl Kernel {
     #[new]
-    fn new(extractor: &str, shingle_words: usize, with_blake3: bool, order: [u8; BINS]) -> PyResult<Self> {
+    fn new(extractor: &str, shingle_words: usize, order: [u8; BINS]) -> PyResult<Self> {
         let Some(extractor) = Extractor::of_name(extractor) else {
             return Err(PyValueError::new_err(format!("the native kernel has no extractor named {extractor:?}")));
         };
         if shingle_words == 0 {
             return Err(PyValueError::new_err("shingle_words must be at least 1, not 0"));
         }
-        Ok(Self { options: Options { extractor, shingle_words, order }, with_blake3 })
+        Ok(Self { options: Options { extractor, shingle_words, order } })
     }
 
-    /// One body: (BLAKE3 digest or None, outcome); outcome is None for what is no HTML, a message for what the core
+    /// One body: (BLAKE3 digest, outcome); outcome is None for what is no HTML, a message for what the core
     /// panicked over, else its `fields`.
     fn analyse<'py>(
         &self,
@@ -281,7 +280,7 @@ fn words_as_bytes<'py>(python: Python<'py>, values: &[u64]) -> PyResult<Bound<'p
 }
 
 fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<'py, PyTuple>> {
-    let digest = analysed.digest.map(|digest| PyBytes::new(python, &digest));
+    let digest = PyBytes::new(python, &analysed.digest);
     let outcome = match &analysed.outcome {
         Some(Ok(Outcome::Html)) => fields(python, &analysed.page, analysed.facts)?.into_any(),
         Some(Err(message)) => PyString::new(python, message).into_any(),
@@ -326,7 +325,7 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints, facts: Facts) -> PyRe
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 35;
+const INTERFACE: u32 = 36;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

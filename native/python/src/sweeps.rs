@@ -8,7 +8,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::reads::{
-    number, take, varint, ABSENT, ARRIVED, BODY_NAME, CONFIRMS, REF, SHA1, SHA1_BYTES, STORED_CAPTURE as STORED,
+    number, take, varint, ABSENT, ARRIVED, CONFIRMS, REF, SHA1, SHA1_BYTES, STORED_CAPTURE as STORED,
 };
 use crate::records::INLINE;
 
@@ -27,8 +27,6 @@ pub const TEXT_CHECKSUM: usize = 21;
 const SKETCH: usize = 23;
 pub const VERDICT: usize = 24;
 pub const FIELDS: usize = 26;
-/// Goes before the name of a body whose checksum does not decide alone.
-const NAMED: u8 = 0;
 const TEXT_CHECKSUM_BYTES: usize = 17;
 const LEAST_WORD_BYTES: usize = 3;
 const IDENTITY_BYTES: usize = 16;
@@ -42,8 +40,6 @@ const MOST_ROWS: usize = 512;
 /// What constants of Python say; see `sweep.pages`.
 #[derive(FromPyObject)]
 struct Rules {
-    /// Schemes of body checksums that decide alone.
-    deciding: Vec<u8>,
     redirects: Vec<u64>,
     blank: String,
     /// Numbers of kinds of verdicts.
@@ -91,21 +87,20 @@ fn digest(parts: &[&[u8]]) -> [u8; IDENTITY_BYTES] {
     found
 }
 
-/// A capture record: its kind, columns by number, an absent one empty, the capture that it confirms, and its body's name.
+/// A capture record: its kind, columns by number, an absent one empty, and the capture that it confirms.
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
     timestamp: i64,
     pub kind: u8,
     pub columns: [&'a [u8]; FIELDS],
     pub confirms: i64,
-    body_name: &'a [u8],
 }
 
 impl<'a> Record<'a> {
     /// None for a record that is damaged or has a field that is not known here.
     pub fn parse(timestamp: i64, source: &'a [u8]) -> Option<Self> {
         let kind = *source.first().filter(|kind| **kind <= REJECTED)?;
-        let mut found = Self { timestamp, kind, columns: [&[]; FIELDS], confirms: 0, body_name: &[] };
+        let mut found = Self { timestamp, kind, columns: [&[]; FIELDS], confirms: 0 };
         let mut at = 1;
         while let Some(&field) = source.get(at) {
             at += 1;
@@ -113,7 +108,6 @@ impl<'a> Record<'a> {
             let content = take(source, &mut at, bytes)?;
             match field {
                 CONFIRMS => found.confirms = i64::try_from(varint(content, &mut 0)?).ok()?,
-                BODY_NAME => found.body_name = content,
                 ARRIVED => drop(varint(content, &mut 0)?),
                 SHA1 if content.len() == SHA1_BYTES => {}
                 SHA1 => return None,
@@ -128,11 +122,7 @@ impl<'a> Record<'a> {
 
     /// What tells its body from others.
     fn body_identity(&self) -> &'a [u8] {
-        if self.body_name.is_empty() {
-            self.columns[CHECKSUM]
-        } else {
-            self.body_name
-        }
+        self.columns[CHECKSUM]
     }
 
     /// Show what a visit shows of the capture that it confirms; gives whether its verdict is that of this capture.
@@ -146,7 +136,6 @@ impl<'a> Record<'a> {
                 *value = source.columns[column];
             }
         }
-        self.body_name = source.body_name;
         self.kind == NOT_MODIFIED && lacks_verdict
     }
 }
@@ -270,7 +259,7 @@ struct Version<'a> {
 }
 
 impl<'a> Version<'a> {
-    fn of(rules: &Rules, words: &mut Words, capture: &Record<'a>, status: u64, shown_body: &[&[u8]]) -> Option<Self> {
+    fn of(rules: &Rules, words: &mut Words, capture: &Record<'a>, status: u64, checksum: &[u8]) -> Option<Self> {
         let columns = &capture.columns;
         let (text_checksum, title) = (inline(columns[TEXT_CHECKSUM])?, inline(columns[TITLE])?);
         let (sketch, canonical) = (inline(columns[SKETCH])?, inline(columns[CANONICAL])?);
@@ -281,7 +270,7 @@ impl<'a> Version<'a> {
         let shingle_count = if sketch.is_empty() { 0 } else { varint(sketch, &mut at)? };
         let sketched = sketch.first() == Some(&rules.sketch_scheme);
         let class = format!("b{}:", status / 100);
-        let body = digest(&[&[class.as_bytes()], shown_body].concat());
+        let body = digest(&[class.as_bytes(), checksum]);
         let (equal_by, identity) = if !good {
             (BY_BODY, body)
         } else {
@@ -355,7 +344,7 @@ impl<'a> Row<'a> {
     fn versions(&self, rules: &Rules, words: &mut Words) -> Option<(Vec<(Version<'a>, u64)>, Vec<i64>)> {
         let captures = self.captures()?;
         let mut versions: Vec<Version<'a>> = Vec::new();
-        let mut previous: Option<(Vec<u8>, u64)> = None;
+        let mut previous: Option<(&[u8], u64)> = None;
         let mut is_version = false;
         for (place, (capture, source, is_followed)) in captures.iter().enumerate().rev() {
             let columns = &capture.columns;
@@ -371,18 +360,11 @@ impl<'a> Row<'a> {
                 continue;
             }
             let checksum = inline(columns[CHECKSUM])?;
-            let body: [&[u8]; 2] = if rules.deciding.contains(checksum.first()?) {
-                [b"", checksum]
-            } else if capture.body_name.is_empty() {
-                return None;
-            } else {
-                [&[NAMED], capture.body_name]
-            };
             let judged = match inline(columns[VERDICT])? {
                 [] => None,
                 encoded => Some(verdict(encoded)?),
             };
-            let shown = (body.concat(), status / 100);
+            let shown = (checksum, status / 100);
             if previous.as_ref() != Some(&shown) {
                 previous = Some(shown);
                 let says_blank = |(.., reason): Verdict<'_>| !is_followed && reason == rules.blank.as_bytes();
@@ -393,7 +375,7 @@ impl<'a> Row<'a> {
                 };
                 is_version = !blank && !columns[TEXT_CHECKSUM].is_empty();
                 if is_version {
-                    versions.push(Version::of(rules, words, capture, status, &body)?);
+                    versions.push(Version::of(rules, words, capture, status, checksum)?);
                 }
             }
             if let Some(version) = versions.last_mut().filter(|_| is_version) {

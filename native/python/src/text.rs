@@ -8,7 +8,7 @@ use docstore_kernel::markdown;
 use docstore_kernel::page::is_space;
 use docstore_kernel::source::{self, Buffers, Source};
 use docstore_kernel::words::{self, Words};
-use docstore_kernel::{bytes, charset, kind, Extractor};
+use docstore_kernel::{bytes, charset, expressions, kind, Extractor};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -80,6 +80,24 @@ pub fn holds_words(text: &[u8], wanted: &str, least: usize, share: usize) -> boo
 #[pyfunction]
 fn is_unspaced(character: &Bound<'_, PyString>) -> bool {
     character.to_string_lossy().chars().next().is_some_and(words::is_unspaced)
+}
+
+/// An expression in the syntax of RE2, which matches in linear time.
+#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
+pub struct Expression(expressions::Expression);
+
+#[pymethods]
+impl Expression {
+    #[new]
+    fn new(source: &Bound<'_, PyString>, limit_bytes: usize, whole: bool) -> PyResult<Self> {
+        expressions::Expression::new(&source.to_string_lossy(), limit_bytes, whole)
+            .map(Self)
+            .map_err(PyValueError::new_err)
+    }
+
+    fn matches(&self, text: &Bound<'_, PyString>) -> bool {
+        self.0.matches(&text.to_string_lossy())
+    }
 }
 
 /// Whether a body is read as HTML.
@@ -219,6 +237,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(joined_words, module)?)?;
     module.add_function(wrap_pyfunction!(held_words, module)?)?;
     module.add_function(wrap_pyfunction!(is_unspaced, module)?)?;
+    module.add_class::<Expression>()?;
     module.add_function(wrap_pyfunction!(is_html, module)?)?;
     module.add_function(wrap_pyfunction!(warnings_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(head_and_root, module)?)?;
