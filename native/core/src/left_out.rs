@@ -41,7 +41,7 @@ use crate::bytes::is_blank;
 use crate::formulas;
 use crate::groups;
 use crate::names::{
-    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_RUBY,
+    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_PRE, NAME_RUBY,
     NAME_SUMMARY, NAME_SVG, NOTHING,
 };
 use crate::lines::{self, Line, Lines};
@@ -370,6 +370,9 @@ impl LeftOut {
             let meanings = found.map_or(0, |found| found.1);
             let is_plain = kind & SPECIAL == 0 && meanings & !IS_PANEL == 0;
             let mut line = Line::of(source, &tag);
+            if element == NAME_BUTTON && self.counts[NAME_PRE as usize] != 0 {
+                line = Line::Cuts; // it copies the code
+            }
             if let Some(next) = tags.get(number).filter(|next| is_plain && next.name == tag.name | 1) {
                 // It ends at once.
                 if line <= Line::Cuts {
