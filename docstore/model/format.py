@@ -260,6 +260,8 @@ MANIFEST_COUNTERS_ROW = b"counters"
 that of the last commit.  "active" has the number, committed and synced bytes of the active segment, "tablets" pairs of
 number and size: they replace what the rows of these say.  "totals" counts by name what was written."""
 
+TEXT_SCHEME_ROW = b"text-scheme"
+"""One byte: the scheme of the store's texts; that of the older ones until `reindex` has extracted all again."""
 BAND_SECRET_ROW = b"band-secret"
 """Cell m: -> BAND_SECRET_BYTES random bytes that decide which bins of a sketch make a band, with a schema that has
 `keyed_bands`: the n-th bin is the one with the n-th smallest u64, little-endian, of the bytes that BLAKE3 makes of the

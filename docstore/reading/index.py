@@ -37,15 +37,16 @@ from docstore.model.format import (
     SCHEME_BLAKE3_256,
     SCHEME_TEXT_2,
     TEXT_NUMBER_BYTES,
+    TEXT_SCHEME_ROW,
     VERDICT_KINDS,
     VERDICT_PREVIOUS,
     VERDICT_STORED,
 )
-from docstore.model.types import ReadSpec
+from docstore.model.types import ReadSpec, RowMutations, SetCell
 from docstore.storage.captures import LiveCapture
-from docstore.storage.engine import Engine, RowMutations, ScannedRow, SetCell
+from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.port import Backend
-from docstore.storage.schema import META_FAMILY, TEXT_SCHEME_ROW
+from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import CaptureRows, declared_families
 from docstore.storage.values import INLINE_TAG
 

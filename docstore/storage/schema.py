@@ -14,8 +14,6 @@ from docstore.model.types import ColumnFamily, GCPolicy, Policy, Schema
 SCHEMA_ROW: Final = b"schema"
 META_FAMILY: Final = "m"
 SCHEMA_QUALIFIER: Final = b"schema"
-TEXT_SCHEME_ROW: Final = b"text_scheme"
-"""Of table `meta`: the scheme of the texts; that of older texts while `reindex` extracts them again."""
 
 
 def encode_schema(schema: Schema) -> bytes:

@@ -262,7 +262,7 @@ def plain(body: bytes, content_type: str | None) -> Text:
 
 _FRONT_MATTER: Final = re.compile(r"\s*(?P<fence>---|\+\+\+)[ \t]*\n(?P<fields>(?s:.*?))\n(?P=fence)[ \t]*(?:\n|\Z)")
 _FIELD: Final = re.compile(r"(\w+)[ \t]*+[:=](.*)")
-_QUOTED: Final = re.compile(r"""("(?:[^"\\]++|\\.)*+"|'(?:[^']++|'')*+')[ \t]*+(?:#.*)?""")
+_QUOTED: Final = re.compile(r"""("(?:[^"\\]++|\\.|(?!))*+"|'(?:[^']++|''|(?!))*+')[ \t]*+(?:#.*)?""")
 _BLOCK: Final = re.compile(r"[>|][-+\d]{0,2}[ \t]*+(?:#.*)?")
 """The sign of a value that stands on the next lines."""
 _FENCE: Final = re.compile(r" {0,3}(```+|~~~+)")
