@@ -5,15 +5,17 @@ Reading needs neither the index nor numpy: they are imported at the first write,
 
 from __future__ import annotations
 
+import gc
 import os
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from docstore.backends import open_backend
+from docstore.backends import names_directory, open_backend
 from docstore.model import keys
 from docstore.model.arguments import checked, checked_names
 from docstore.model.capture import BODY, PagePointer
@@ -96,12 +98,46 @@ def open_store(
         raise InvalidArgument(f"there is no durability {durability!r}; use sync, flush or none") from error
     if schema is not None and not isinstance(schema, Schema):
         raise InvalidArgument(f"schema must be a Schema, such as Schema(near_threshold=0.9), not {schema!r:.100}")
-    return DocumentStore(open_backend(path, memory, create=create, schema=schema, read_only=read_only), level)
+    try:
+        backend = open_backend(path, memory, create=create, schema=schema, read_only=read_only)
+    except StoreUnavailable:
+        if not names_directory(path):
+            raise
+        _close_dropped(path)
+        backend = open_backend(path, memory, create=create, schema=schema, read_only=read_only)
+    return DocumentStore(backend, level)
+
+
+_dropped: dict[Path, Callable[[], None]] = {}
+"""What closes the stores that were dropped without `close` after a write, by path: their threads keep them open."""
+
+
+def _close_dropped(path: str | Path) -> None:
+    """Close the store at a path if this process has dropped it."""
+    gc.collect()  # it may be a part of a cycle
+    close = _dropped.pop(Path(path).absolute(), None)
+    if close is not None:
+        import logging  # a cold read does not need it
+
+        logging.getLogger(__name__).warning(
+            "docstore: the store at %s was dropped without close(); it is closed now", path
+        )
+        close()
 
 
 def now_micros() -> int:
     """Microseconds since 1970."""
     return time.time_ns() // 1000
+
+
+def _close(backend: Backend, committer: Committer, writes: WriteSide | None) -> None:
+    """Finish writing and release the directory."""
+    if writes is not None:
+        writes.queue.close()
+    with committer.lock:
+        if writes is not None:
+            backend.make_reserve()  # the store may have grown
+        backend.close()
 
 
 class DocumentStore:
@@ -141,6 +177,15 @@ class DocumentStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        """Remember a store that was dropped without `close`: what came from it may still read."""
+        if getattr(self, "_closed", True) or os.getpid() != self._process:
+            return
+        path = Path(self.backend.path).absolute()
+        if self._writes is not None:
+            _dropped[path] = partial(_close, self.backend, self._committer, self._writes)
+        warnings.warn(f"the store at {path} was dropped without close()", ResourceWarning, stacklevel=2, source=self)
+
     def __repr__(self) -> str:
         return f"<DocumentStore at {self.backend.path}{' (closed)' if self._closed else ''}>"
 
@@ -159,12 +204,7 @@ class DocumentStore:
             return
         self._closed = True
         if os.getpid() == self._process:  # after a fork, threads that only the parent has may hold locks
-            if self._writes is not None:
-                self._writes.queue.close()
-            with self._committer.lock:
-                if self._writes is not None:
-                    self.backend.make_reserve()  # the store may have grown
-                self.backend.close()
+            _close(self.backend, self._committer, self._writes)
 
     # --- writing pages
 
@@ -283,22 +323,25 @@ class DocumentStore:
         self.cells.apply(target_url, [cell])
 
     @checked
-    def delete(self, url: str, *, purge: bool = False) -> bool:
+    def delete(self, url: str, *, purge: bool = False, compact: bool = True) -> bool:
         """Delete a page with all its versions, anchors and cells; False if there was nothing.
 
         Pages stored by reference to it keep their own bytes; the detector then sees them themselves.
 
         Args:
             url: of the page.
-            purge: remove its bytes for good.  After the next `compact` of all tablets they are in no record, base or
+            purge: remove its bytes for good.  After a `compact` of all tablets they are in no record, base or
                 dictionary, not even one that an interrupted compaction wrote.  The texts of its links are removed from
                 the rows of the pages that its stored versions link to.  On HBase its bytes stay in files until a major
                 compaction of HBase, as the report of `compact` says.
+            compact: do that at once.  For many pages leave it out, and call `compact` after the last one.
         """
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
             return False
         self._committer.run_with_reserve(lambda: self._write_side().deleter.delete(row_key, purge=purge))
+        if purge and compact:
+            self.compact()
         return True
 
     @checked
@@ -544,7 +587,9 @@ class DocumentStore:
     def validators(self, url: str) -> dict[str, str | int] | None:
         """What a conditional request sends: `etag`, `last_modified`, `last_visit`; None for an unknown page.
 
-        A page with an unreadable body gets `last_visit` only: a 304 would not repair it.
+        They are those of the last fetch, or of a later 304.  A page with an unreadable body gets `last_visit` only: a
+        304 would not repair it.  A rejected page has them while the page that it copies is what its URL shows; else
+        None, so that it is fetched.
         """
         self._check_open()
         return self._reader.validators(keys.row_key(url))

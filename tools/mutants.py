@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 BASE: Final = "e59365b9"
 SEED: Final = 48
 COUNT: Final = 100
-SECONDS: Final = 150
+SECONDS: Final = 400
 ROOT: Final = Path(__file__).parent.parent
 SOURCE: Final = "native/core/src"
 MODULE: Final = "docstore/dedup/docstore_native.*.so"

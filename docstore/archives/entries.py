@@ -11,6 +11,9 @@ from docstore.model.types import Headers, Page
 HEADER_LIMIT_BYTES = 1024 * 1024
 """Limit of the header of a record or of an HTTP message."""
 
+AHEAD_BYTES = 1 << 20
+"""Bodies that may wait for the requests that they answer; a longer one waits for the next record alone."""
+
 PageKind: TypeAlias = Literal["response", "resource"]
 
 
@@ -24,6 +27,7 @@ class ReadOptions(NamedTuple):
         keep_encoded: give WARC and ARC records also as they were recorded.
         mirror: the files are saved pages, of this folder and base URL; None: they are archives.
         windows_names: the names of saved pages are those that wget writes for Windows.
+        methods: whose answers become pages, beside those of GET, in capitals.
     """
 
     body_limit_bytes: int = BODY_LIMIT_BYTES
@@ -31,6 +35,7 @@ class ReadOptions(NamedTuple):
     keep_encoded: bool = False
     mirror: tuple[str, str] | None = None
     windows_names: bool = False
+    methods: tuple[str, ...] = ()
 
 
 class Recorded(NamedTuple):
@@ -63,6 +68,8 @@ class PageEntry:
         recorded: with `keep_encoded`, its record, if that is intact.
         is_repaired: the record says something wrong about its length, and the page was read whole all the same.
         notes: notes of the page, by name, that the file has beside it.
+        concurrent_to: ids of the records of the same exchange.
+        precedes_request: it is long, and the next record is a request.
     """
 
     page: Page
@@ -73,6 +80,8 @@ class PageEntry:
     recorded: Recorded | None = None
     is_repaired: bool = False
     notes: tuple[tuple[str, bytes], ...] = ()
+    concurrent_to: tuple[str, ...] = ()
+    precedes_request: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +99,9 @@ class RevisitEntry:
         profile: the URI of the rule by which the two are the same, or "".
         offset: as in `PageEntry`.
         ip, docno: as in `Page`.
-        recorded: as in `PageEntry`.
+        recorded, record_id, concurrent_to: as in `PageEntry`.
+        refers_to: id of the earlier record, or "".
+        container: file that has the earlier record, or "".
     """
 
     url: str
@@ -105,6 +116,10 @@ class RevisitEntry:
     ip: str = ""
     docno: str = ""
     recorded: Recorded | None = None
+    record_id: str = ""
+    concurrent_to: tuple[str, ...] = ()
+    refers_to: str = ""
+    container: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +143,25 @@ class SkippedEntry:
 
     reason: str
     offset: int
+
+
+class RequestEntry(NamedTuple):
+    """A request record, for the answer that it is of; only inside this package.
+
+    Attributes:
+        entry: what the record itself is: skipped, or kept as it was recorded.
+        url, fetched_at, record_id, concurrent_to: as in `PageEntry`.
+        method: as it was sent, or "".
+        block: the whole request, if its answer is wanted and the request has a body; else b"".
+    """
+
+    entry: Entry
+    url: str
+    fetched_at: int | None
+    record_id: str
+    concurrent_to: tuple[str, ...]
+    method: str
+    block: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
@@ -25,9 +24,18 @@ from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from docstore.archives.entries import Recorded
-from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, NOT_MODIFIED, ORIGINAL_PREFIX, parse_fields
+from docstore.archives.http import (
+    ADDED_HEADER,
+    ENCODING_HEADERS,
+    NOT_MODIFIED,
+    ORIGINAL_PREFIX,
+    STATUS_LINE_HEADER,
+    has_status_line,
+    parse_fields,
+    usual_status_line,
+)
 from docstore.archives.selection import Selection, captures, lang_of, notes_of, visit_headers
-from docstore.archives.warc import RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
+from docstore.archives.warc import CONTAINER_HEADER, RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
 from docstore.model.capture import BODY, IDENTIFIED_HEADER, decode_note
 from docstore.model.choices import STREAM_FORMATS
 from docstore.model.errors import InvalidArgument
@@ -275,7 +283,6 @@ whole."""
 
 _STEP_BYTES = 1 << 20
 _PAGE_KINDS = (b"response", b"resource", b"revisit")
-_STATUSES = frozenset(map(int, HTTPStatus))
 _PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 
 
@@ -341,6 +348,8 @@ class WarcExport(PageExport):
         """URL and date of the last page that was written as it was recorded.  A 304 of that URL confirms this page."""
         self._software = software
         self._began = False
+        self.required: dict[str, None] = {}
+        """Files that kept revisits say to have their originals, in order."""
 
     def write(self, exported: ExportPage, /) -> None:
         """Append one page; the first call writes a warcinfo record before it."""
@@ -412,6 +421,8 @@ class WarcExport(PageExport):
             if recorded.kind in _PAGE_KINDS:
                 fields = {name.lower(): value for name, value in parse_fields(head)}
                 self._index(page, recorded.kind.decode(), fields.get("warc-payload-digest", ""), start)
+                if container := fields.get(CONTAINER_HEADER.lower()):
+                    self.required[container.removeprefix("file://")] = None
                 if recorded.kind != b"revisit":
                     self._last = page.url, date
                     if block.endswith(page.body):
@@ -472,8 +483,8 @@ def _http(status: int, headers: Headers, body_bytes: int) -> _Utf8Headers:
             for name, value in headers
         )
         headers += ((ADDED_HEADER, "Content-Length"), ("Content-Length", str(body_bytes)))
-    phrase = f" {HTTPStatus(status).phrase}" if status in _STATUSES else ""
-    return _Utf8Headers(f"{status:03d}{phrase}", list(headers), protocol="HTTP/1.1")
+    protocol, _, line = usual_status_line(status).partition(" ")
+    return _Utf8Headers(line, list(headers), protocol=protocol)
 
 
 # --- TREC Web
@@ -503,8 +514,10 @@ class TrecWebExport(PageExport):
         kind = _SPACE.sub("", (source.header("content-type") or "").partition(";")[0]) or "-"
         address = _SPACE.sub("", source.ip) or "-"
         first = f"{one_line(source.url)} {address} {digits} {kind} {len(source.body)}"
-        lines = [first, f"HTTP/1.1 {source.status:03d}"]
-        lines += [f"{name}: {value}" for name, value in one_line_headers(source.headers)]
+        headers = one_line_headers(source.headers)
+        recorded = [value for name, value in headers if name == STATUS_LINE_HEADER and has_status_line(value.encode())]
+        lines = [first, recorded[0] if recorded else usual_status_line(source.status)]
+        lines += [f"{name}: {value}" for name, value in headers if not (recorded and name == STATUS_LINE_HEADER)]
         head = "\n".join(_TAG.sub("< /", line) for line in lines).encode("utf-8", "replace")
         number = one_line(source.docno or document_number(source.url, page.timestamp)).encode()
         self._stream.write(b"<DOC>\n<DOCNO>%s</DOCNO>\n<DOCHDR>\n%s\n</DOCHDR>\n" % (number, head))

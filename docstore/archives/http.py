@@ -1,18 +1,22 @@
 """An HTTP message as a crawler saved it -> status, headers and the decoded body.
 
-Transfer-Encoding is removed first, then Content-Encoding.  Both headers may be wrong.  If the body does not begin as
-its header says, the crawler has decoded it, and it is stored as it is.  If it begins so and breaks off, it is refused
-with a reason: a part must not be stored as the whole.
+Transfer codings are removed first, then content codings; lines of a header that repeat are one list.  Both headers may
+be wrong.  If the body does not begin as its header says, the crawler has decoded it, and it is stored as it is.  If it
+begins so and breaks off, it is refused with a reason: a part must not be stored as the whole.  A body that its header
+calls text and that begins as packed bytes do is unpacked as well, or its flaw is named.
 """
 
 from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from http import HTTPStatus
 from typing import Any, TypeAlias
 
-import brotli
+import _brotli as brotli  # what the module `brotli` of Brotli is made of: brotlipy, which pywb needs, hides that one
 import zstandard
 
 from docstore.archives.entries import HEADER_LIMIT_BYTES
@@ -20,7 +24,7 @@ from docstore.archives.source import GZIP_MAGIC, ZSTD_MAGIC, zlib
 from docstore.model.choices import BODY_LIMIT_BYTES
 from docstore.model.types import Headers
 
-_STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r?\n|$)", re.IGNORECASE)
+_STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r*\n|$)", re.IGNORECASE)
 _ANY_STATUS_LINE = re.compile(rb"HTTP/\d", re.IGNORECASE)
 _EMPTY_LINES = re.compile(rb"(?:\r?\n){0,8}")
 """What some servers send before the status line; RFC 9112 (2.2) asks a reader to skip it."""
@@ -28,6 +32,7 @@ _INTERIM_LIMIT = 64
 _CONNECTED = re.compile(rb"\S+[ \t]+200[ \t]+[^\r\n]*\bestablished", re.IGNORECASE)
 """The status line with which a proxy answers CONNECT, before the answer of the server itself."""
 _HEADER_END = re.compile(rb"\n[ \t\r]*\n")
+_LINE_END = re.compile(rb"\r+\n")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?(\r?\n)")
 _ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
 _STEP_BYTES = 1 << 20
@@ -38,17 +43,24 @@ _SOURCE_STEP_BYTES = 64 * 1024
 _FIRST_STEP_BYTES = 512
 """Steps of a member grow from here, because what a step has of the next members is read again for each."""
 _ZSTD_STEP_BYTES = 128
+_ZLIB_HEADS = (b"\x78\x01", b"\x78\x9c", b"\x78\xda")
+"""With which zlib begins for each level, and no text: ``x^`` is text."""
 MEMBERS_LIMIT = 10_000
 """Gzip members or zstd frames in a body; a file with a member for every 64 KB has 4,096.  Each costs some 10 us."""
 CODINGS_LIMIT = 5
-"""Content codings of a body, as in curl: each may unpack all of it."""
+"""Codings of a body, as in curl: each may unpack all of it."""
+_Decoded: TypeAlias = tuple[bytes, str]
+_Decoder: TypeAlias = Callable[[bytes, bool, int], _Decoded]
 
 NOT_MODIFIED = 304
+_STATUSES = frozenset(map(int, HTTPStatus))
 PLAIN_TEXT: Headers = (("Content-Type", "text/plain; charset=utf-8"),)
 """Headers of a page whose file has its text alone."""
 ENCODING_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 """Headers that say how a body was sent.  An export has it decoded, so it renames those that do not match."""
 ORIGINAL_PREFIX = "X-Docstore-Original-"
+STATUS_LINE_HEADER = "X-Docstore-Status-Line"
+"""Of a document of TREC Web: its status line, if that is not the usual one of its status."""
 ADDED_HEADER = "X-Docstore-Added"
 """Names the header that the export added, which is the next line."""
 
@@ -74,6 +86,7 @@ def parse_fields(head: bytes) -> list[tuple[str, str]]:
     Args:
         head: from the first line through the empty one.
     """
+    head = _LINE_END.sub(b"\r\n", head) if b"\r\r\n" in head else head
     text = head.decode("latin-1")
     lines = text.split("\r\n")
     cuts = len(lines) - 1
@@ -95,6 +108,12 @@ def _parser() -> Any:
     from warcio.statusandheaders import StatusAndHeadersParser
 
     return StatusAndHeadersParser([], verify=False)
+
+
+def usual_status_line(status: int) -> str:
+    """The status line that an export writes for a status."""
+    phrase = f" {HTTPStatus(status).phrase}" if status in _STATUSES else ""
+    return f"HTTP/1.1 {status:03d}{phrase}"
 
 
 def has_status_line(block: bytes) -> bool:
@@ -151,14 +170,13 @@ def as_received(headers: Headers) -> Headers:
 
 
 def parse_message(
-    block: bytes, *, truncated: bool = False, overlong: bool = False, limit_bytes: int = BODY_LIMIT_BYTES
+    block: bytes, *, truncated: bool = False, limit_bytes: int = BODY_LIMIT_BYTES
 ) -> tuple[int, Headers, bytes, bool | None, str]:
     """Parse a response and decode its body.
 
     Args:
         block: from the status line to the end.
         truncated: the crawler says that it stopped early, so a broken end is accepted.
-        overlong: white space after the length that HTTP declares is not part of the body.
         limit_bytes: longest body, at each step of its decoding.
     Returns:
         Status, headers as received, body; whether it is whole, or None if the message does not give its length; and
@@ -168,35 +186,110 @@ def parse_message(
     """
     status, headers, body_start = parse_head(block)
     body = block[body_start:]
-    names = {name.lower(): value for name, value in reversed(headers)}
     whole: bool | None = None
-    declared = names.get("content-length", "").strip()
-    declared_bytes = int(declared) if declared.isascii() and declared.isdigit() else None
+    lengths = _lengths(headers)
+    declared_bytes = len(body) if len(body) in lengths else lengths[0] if lengths else None
     flaw = ""
-    if "chunked" in names.get("transfer-encoding", "").lower():
+    transfer, content = (_listed(headers, name) for name in ("transfer-encoding", "content-encoding"))
+    if len(transfer) + len(content) > CODINGS_LIMIT:
+        raise Refused(f"{len(transfer) + len(content)} codings, more than the limit of {CODINGS_LIMIT}")
+    if CHUNKED in transfer:
         dechunked = _dechunk(body, truncated, unchunked=declared_bytes == len(body))
+        led = _EMPTY_LINE.match(body)
+        if dechunked is None and led:
+            dechunked = _dechunk(body[led.end() :], truncated, unchunked=True)
         if dechunked is not None:
             body, whole = dechunked[0], True if dechunked[1] else None
             declared_bytes = None
+        if transfer.count(CHUNKED) > 1:
+            with suppress(Refused):  # most of those that say so twice did it once
+                again = _dechunk(body, truncated, unchunked=True)
+                body = again[0] if again and again[1] else body
     if whole is None and declared_bytes is not None:
-        if overlong and len(body) > declared_bytes and not body[declared_bytes:].strip():
-            body = body[:declared_bytes]
+        body = _without_blanks(body, declared_bytes)
         whole = len(body) == declared_bytes
         if len(body) < declared_bytes and status not in _WITHOUT_BODY and not truncated:
             flaw = f"body of {len(body)} bytes, but its Content-Length is {declared_bytes}"
-    codings = names.get("content-encoding", "").lower().split(",")
-    if len(codings) > CODINGS_LIMIT:
-        raise Refused(f"{len(codings)} content codings, more than the limit of {CODINGS_LIMIT}")
-    for coding in reversed(codings):
-        decoder = _DECODERS.get(coding.strip())
-        if decoder is None:
-            if coding.strip() in {"", "identity"}:
-                continue
-            break
-        body, damage = decoder(body, truncated, limit_bytes)
+    for coding in reversed([*content, *transfer]):
+        if coding in _DECODERS:
+            body, damage = _decoded(_DECODERS[coding], body, truncated, limit_bytes)
+            flaw = flaw or damage
+    if _is_text(headers):
+        body, damage = _still_packed(body, truncated, limit_bytes)
         flaw = flaw or damage
     check_length(body, limit_bytes)
     return status, as_received(headers), body, whole, flaw
+
+
+CHUNKED = "chunked"
+_EMPTY_LINE = re.compile(rb"\r?\n")
+"""That some writers put before a body, after the one that ends its head."""
+_NO_CODINGS = frozenset({"", "identity", "none"})
+_TEXT_TYPE = re.compile(
+    r"text/.*|application/(?:.*\+)?(?:xml|json)|application/(?:x-)?(?:javascript|ecmascript|xhtml)", re.IGNORECASE
+)
+_PACKED = re.compile(rb"BZh[1-9]1AY&SY|\xfd7zXZ\x00|\x04\x22\x4d\x18|\x1f\x9d|7z\xbc\xaf\x27\x1c")
+"""First bytes of bzip2, xz, lz4, compress and 7-Zip, which are not unpacked."""
+
+
+def _listed(headers: Headers, wanted: str) -> list[str]:
+    """The codings that all lines of a header name, in order, without parameters and quotes."""
+    values = ",".join(value for name, value in headers if name.lower() == wanted)
+    codings = (one.partition(";")[0].strip("\"' \t").lower() for one in values.split(","))
+    return [coding for coding in codings if coding not in _NO_CODINGS]
+
+
+def _lengths(headers: Headers) -> list[int]:
+    """What all lines of Content-Length say that are numbers."""
+    values = ",".join(value for name, value in headers if name.lower() == "content-length").split(",")
+    return [int(one) for one in map(str.strip, values) if one.isascii() and one.isdigit()]
+
+
+def _without_blanks(body: bytes, declared_bytes: int) -> bytes:
+    """The body without an empty line before it, or white space after it, by which it is longer than its header says."""
+    surplus = len(body) - declared_bytes
+    if surplus > 0 and body[:surplus] in (b"\r\n", b"\n"):
+        return body[surplus:]
+    return body[:declared_bytes] if surplus > 0 and not body[declared_bytes:].strip() else body
+
+
+def _is_text(headers: Headers) -> bool:
+    """Whether a head says that its body is text."""
+    types = (value for name, value in headers if name.lower() == "content-type")
+    return _TEXT_TYPE.fullmatch(next(types, "").partition(";")[0].strip()) is not None
+
+
+def _decoded(decoder: _Decoder, body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
+    """What a decoder gives of a body, perhaps after an empty line."""
+    led = _EMPTY_LINE.match(body)
+    if led:
+        rest = body[led.end() :]
+        with suppress(Refused):
+            unpacked, damage = decoder(rest, truncated, limit_bytes)
+            if unpacked and unpacked is not rest:
+                return unpacked, damage
+    return decoder(body, truncated, limit_bytes)
+
+
+def _still_packed(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
+    """A body that is called text, unpacked if its first bytes say that it is packed; and what is wrong with it."""
+    flaw = ""
+    for _ in range(CODINGS_LIMIT):
+        led = _EMPTY_LINE.match(body)
+        packed = body[led.end() :] if led else body
+        if packed.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
+            decoder = _gzip if packed.startswith(GZIP_MAGIC) else _zstd
+            body, damage = decoder(packed, truncated, limit_bytes)
+            flaw = flaw or damage
+            continue
+        if packed[:2] in _ZLIB_HEADS:
+            with suppress(Refused, zlib.error):
+                body = _inflate(packed, zlib.MAX_WBITS, "deflate", False, limit_bytes)
+                continue
+        if _PACKED.match(packed) or packed[:2] in _ZLIB_HEADS:
+            flaw = flaw or f"a packed body, whose head calls it text: it begins with {packed[:6]!r}"
+        return body, flaw
+    raise Refused(f"a body that is packed more than {CODINGS_LIMIT} times")
 
 
 def http_length(block: bytes) -> int | None:
@@ -205,10 +298,8 @@ def http_length(block: bytes) -> int | None:
         _, headers, body_start = parse_head(block)
     except Refused:
         return None
-    names = {name.lower(): value.strip() for name, value in reversed(headers)}
-    declared = names.get("content-length", "")
-    is_plain = declared.isascii() and declared.isdigit() and "transfer-encoding" not in names
-    return body_start + int(declared) if is_plain else None
+    lengths = set(_lengths(headers))
+    return body_start + lengths.pop() if len(lengths) == 1 and not _listed(headers, "transfer-encoding") else None
 
 
 def check_length(body: bytes, limit_bytes: int) -> None:
@@ -324,8 +415,6 @@ def _decodable_bytes(body: bytes, window_bits: int) -> int:
 
 # --- the decoders: each gives the decoded body, and what is wrong with it, or ""
 
-_Decoded: TypeAlias = tuple[bytes, str]
-
 
 def _gzip(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
     if not body.startswith(GZIP_MAGIC):
@@ -394,6 +483,8 @@ def _brotli(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
         if not output.tell() or body[:1] in b"<{[ \t\r\n":
             return body, ""
         raise _broken("br", output.tell()) from error
+    if decoder.is_finished() and not output.tell() and len(body) > 2:
+        return body, ""  # a text that begins with `;` would be an empty stream
     if not decoder.is_finished() and not truncated and body:
         if body[:1] in b"<{[ \t\r\n":
             return body, ""
@@ -424,4 +515,9 @@ def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
     return (output.getvalue() if at else body), ""
 
 
-_DECODERS = {"gzip": _gzip, "x-gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}
+_DECODERS: dict[str, _Decoder] = {
+    **dict.fromkeys(("gzip", "x-gzip"), _gzip),
+    **dict.fromkeys(("deflate", "x-deflate", "zlib"), _deflate),
+    **dict.fromkeys(("br", "x-br", "brotli"), _brotli),
+    **dict.fromkeys(("zstd", "x-zstd"), _zstd),
+}

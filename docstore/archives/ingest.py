@@ -2,7 +2,8 @@
 
 Large files are read and analysed in a second process, which gives the same portions in the same order.  Revisits are
 resolved after all pages of the run are committed, so that the order of files does not matter.  They are looked up in
-the whole store by the URI and date that they refer to, else by payload digest, recorded or computed.
+the whole store by the URI and date that they refer to, else by payload digest, recorded or computed.  The files are
+read again for revisits that name a record by its id alone, and for those of pages that a policy rejected or hides.
 """
 
 from __future__ import annotations
@@ -10,24 +11,30 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
-import msgpack
-
-from docstore.archives.entries import ReadOptions, Recorded, RevisitEntry
+from docstore.archives.entries import PageEntry, ReadOptions, Recorded, RevisitEntry
 from docstore.archives.folder import files_below
 from docstore.archives.locations import files_in, is_folder, is_url, size_of
 from docstore.archives.readahead import AnyPage, Place, Portion, ReadingJob, ReadingProcess, portions, warn_once
-from docstore.archives.reader import why_no_archive
+from docstore.archives.reader import read, why_no_archive
+from docstore.archives.revisits import (
+    MICROS_A_SECOND,
+    RevisitSpool,
+    both_schemes,
+    names_of,
+    names_of_original,
+    revisited,
+    those_of,
+)
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import store_exists
 from docstore.model.capture import (
@@ -40,10 +47,10 @@ from docstore.model.capture import (
     parse_digest,
 )
 from docstore.model.choices import BODY_LIMIT_BYTES, VerdictKind
-from docstore.model.errors import InvalidArgument
-from docstore.model.keys import row_key
+from docstore.model.errors import DocstoreError, InvalidArgument
+from docstore.model.keys import row_key, without_password
 from docstore.model.plain import Plain
-from docstore.model.types import Note, Page, Policy, Previous, PutResult, SetCell, checked_crawl
+from docstore.model.types import GCPolicy, Note, Page, Policy, Previous, PutResult, SetCell, checked_crawl
 from docstore.reading.documents import Document
 from docstore.storage.reports import Finding
 from docstore.store import DocumentStore
@@ -54,15 +61,12 @@ if TYPE_CHECKING:  # types alone
 
 MAX_ERRORS = 10_000
 """Errors that are listed; further ones are only counted."""
-REVISIT_SPOOL_BYTES = 8 << 20
-"""Bytes of revisits kept in memory; more go to a temporary file."""
 UNRESOLVED = "revisit_unresolved"
 """A revisit of a body that is neither in the archives of the run nor in the store."""
 VISIT_OF_UNKNOWN = "visit_of_unknown"
 """A visit answered with 304 of a page without a stored version; it is recorded in the page's row."""
 MAX_VERSIONS_COMPARED = 100
 """Versions of a URL whose bodies are compared with the digest of a revisit, newest first."""
-MICROS_A_SECOND = 1_000_000
 PROGRESS_PAGES = 64
 READER_BYTES = 16 << 20
 """Smaller files are read in the writing process: starting a second one costs 0.2 s or more, which it saves again in
@@ -76,6 +80,7 @@ MOST_SIZES, SIZES_AT_ONCE = 1000, 16
 """Files on servers whose sizes are asked for, and requests for them at once."""
 _BASE = re.compile(r"https?://(?:[^\s/?#]+(?:/[^\s?#]*)?)?", re.IGNORECASE)
 
+_METHOD = re.compile(r"[A-Z]{1,20}")
 _NOT_MODIFIED_PROFILES = ("server-not-modified",)
 
 
@@ -106,6 +111,8 @@ class IngestOptions:
         later_micros: with `crawl`: what is added to the time of each of its pages.
         jobs: processes that read and analyse; each takes every `jobs`-th file, and the store takes some pages of each
             in turn.  The same files and the same `jobs` give the same order.
+        methods: whose answers are stored, too, such as ("POST",), each under the URL by which pywb asks for it
+            (`exchanges.with_method`); answers to all others but GET are skipped.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -123,6 +130,7 @@ class IngestOptions:
     windows_names: bool = False
     later_micros: int = 0
     jobs: int = 1
+    methods: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +241,8 @@ def ingest(
         )
     if options.crawl:
         checked_crawl(options.crawl)
+    if wrong := [name for name in options.methods if not _METHOD.fullmatch(name)]:
+        raise InvalidArgument(f"methods are names such as POST, in capitals, not {wrong[0]!r:.100}")
     if options.max_body_bytes < 1:
         raise InvalidArgument(f"max_body_bytes must be at least 1, not {options.max_body_bytes}")
     if options.keep_encoded and RECORDED_FAMILY not in {family.name for family in store.schema.families}:
@@ -292,13 +302,21 @@ class _Run:
         base = options.base if not options.base or options.base.endswith("/") else options.base + "/"
         mirror = (str(sources[0]), base) if base else None
         self.read_options = ReadOptions(
-            options.max_body_bytes, options.keep_truncated, options.keep_encoded, mirror, options.windows_names
+            options.max_body_bytes,
+            options.keep_truncated,
+            options.keep_encoded,
+            mirror,
+            options.windows_names,
+            tuple(options.methods),
         )
         self.sources: Sequence[str | IO[bytes]] = list(self._files(sources))
         self.report.files = len(self.sources)
         self._begins = _begins(self.sources) if _are_paths(self.sources) else []
         self.report.file_bytes = self._begins[-1] if self._begins else 0
-        self._revisits = _Spool()
+        self._revisits = RevisitSpool()
+        schema = store.schema
+        self._loses_bodies = (schema.captures, schema.bodies) != (GCPolicy(), GCPolicy())
+        """Whether the store may not have the body of a page of this run any more."""
 
     def _files(self, sources: Sequence[str | IO[bytes]]) -> Iterator[str | IO[bytes]]:
         """The sources, with each folder replaced by the archives in it; all files of a folder of saved pages."""
@@ -408,7 +426,9 @@ class _Run:
             report.stored += 1
         elif result.stored == STORED_REJECTED:
             report.rejected += 1
+            self._loses_bodies = True
         else:
+            self._loses_bodies |= result.known_as == STORED_REJECTED
             report.known += 1
         if self._options.on_rejected is not None and STORED_REJECTED in (result.stored, result.known_as):
             self._options.on_rejected(result._replace(stored=STORED_REJECTED, known_as=""))
@@ -497,19 +517,24 @@ class _Run:
         """Write the pages of the revisits that can be resolved; the others are counted."""
         waiting = self._revisits
         while True:
-            left, is_progress = _Spool(), self.report.pages
+            left, is_progress = RevisitSpool(), self.report.pages
             with waiting:
                 self.take(self._resolved(waiting, left))
-            if not left.count or self.report.pages == is_progress:
+            if not len(left) or self.report.pages == is_progress:
                 break
             waiting = left
         with left:
-            for source, entry in left:
+            resolved: set[int] = set()
+            if self._loses_bodies or any(entry.refers_to and not entry.refers_to_uri for _, entry in left):
+                self.take(self._read_again(left, resolved))
+            for number, (source, entry) in enumerate(left):
+                if number in resolved:
+                    continue
                 self._skipped[UNRESOLVED] += 1
-                self.report.add_error(self._name(source), entry.offset, _unresolved_reason(entry), entry.url)
+                self.report.add_error(self._name(source), entry.offset, self._unresolved_reason(entry), entry.url)
         self.report.skipped = dict(sorted(self._skipped.items()))
 
-    def _resolved(self, waiting: _Spool, left: _Spool) -> Iterator[Page]:
+    def _resolved(self, waiting: RevisitSpool, left: RevisitSpool) -> Iterator[Page]:
         """Pages of the revisits that can be resolved now; the others go to `left`."""
         for source, entry in waiting:
             page = self._resolve(entry)
@@ -529,16 +554,44 @@ class _Run:
             original = None
         if original is None or original.body is None:
             return None
-        return Page(
-            entry.url,
-            original.body,
-            entry.status or original.status or 200,
-            entry.headers or original.newest.headers or (),
-            entry.fetched_at,
-            entry.ip,
-            entry.payload_digest,
-            entry.docno,
-        )
+        return revisited(entry, original.body, original.status or 200, original.newest.headers or ())
+
+    def _read_again(self, left: RevisitSpool, resolved: set[int]) -> Iterator[Page]:
+        """Pages of revisits whose originals are in the files, though not in the store.
+
+        Args:
+            left: the revisits.
+            resolved: gets the numbers of those that are given.
+        """
+        wanted: dict[int, list[int]] = {}
+        for number, (_, entry) in enumerate(left):
+            for name in names_of_original(entry):
+                wanted.setdefault(hash(name), []).append(number)
+        is_progress = True
+        while is_progress:
+            is_progress = False
+            for source in self.sources:
+                if not isinstance(source, str):
+                    continue
+                with suppress(DocstoreError, OSError):  # said when it was read first
+                    for found in read(source, self.read_options):
+                        if isinstance(found, RevisitEntry):  # that of a revisit is that of its original
+                            numbers = those_of(wanted, names_of(found.url, found.fetched_at, found.record_id), resolved)
+                            for name in names_of_original(found) if numbers else ():
+                                known = wanted.setdefault(hash(name), [])
+                                is_progress |= not set(numbers) <= set(known)
+                                known += [number for number in numbers if number not in known]
+                        elif isinstance(found, PageEntry):
+                            page = found.page
+                            if self._options.strip_passwords:
+                                page = page._replace(url=without_password(page.url))
+                            names = names_of(page.url, page.fetched_at, found.record_id, page)
+                            for number in those_of(wanted, names, resolved):
+                                resolved.add(number)
+                                place, revisit = left[number]
+                                self._origins.append(((place, revisit.offset), len(page.body), revisit.recorded, ()))
+                                yield self._labelled(revisited(revisit, page.body, page.status, page.headers))
+                        del found  # frees a long page before the next one is read
 
     def _original(self, entry: RevisitEntry) -> Document | None:
         """The page with the body of a revisit.
@@ -546,12 +599,15 @@ class _Run:
         It is looked for by the URL and date that the revisit names, to the second; by its payload digest among those
         that were recorded; and by the same digest of the bodies of its URL, for originals without a recorded one.
         """
-        urls = list(dict.fromkeys(_both_schemes(entry.refers_to_uri) + _both_schemes(entry.url)))
+        urls = list(dict.fromkeys(both_schemes(entry.refers_to_uri) + both_schemes(entry.url)))
         if entry.refers_to_uri:
-            for url in _both_schemes(entry.refers_to_uri):
+            for url in both_schemes(entry.refers_to_uri):
                 named = self._at_second(url, entry.refers_to_date)
                 if named is not None:
                     return named
+            rejected = self._rejected_at(entry)
+            if rejected is not None:
+                return rejected
         if not entry.payload_digest:
             return None
         recorded = next(iter(self._store.find(payload_digest=entry.payload_digest)), None)
@@ -573,6 +629,29 @@ class _Run:
                 at = version.timestamp - 1
         return None
 
+    def _unresolved_reason(self, entry: RevisitEntry) -> str:
+        """Why the page of a revisit is not stored."""
+        where = f"; {entry.container} has it" if entry.container else ""
+        if entry.refers_to_uri:
+            known = None
+            with suppress(DocstoreError):  # an invalid URL, or damage
+                second = (entry.refers_to_date or 0) // MICROS_A_SECOND
+                history = self._store.history(entry.refers_to_uri)
+                known = next((one for one in history if one.timestamp // MICROS_A_SECOND == second), None)
+            original = f"revisit of {entry.refers_to_uri}, "
+            if known is None:
+                return f"{original}which neither these files nor the store have at that time{where}"
+            of = known.newest.shown_verdict
+            rejected = known.newest.verdict is not None and known.newest.verdict.stored == STORED_REJECTED
+            why = f"it was rejected as {of.kind} of {of.of_url}" if rejected and of else "it was dropped"
+            return f"{original}whose body the store does not have: {why}; ingest the file that has it with this one"
+        if entry.payload_digest:
+            digest = entry.payload_digest
+            return f"revisit of a body with digest {digest}, which neither these files nor the store have{where}"
+        if entry.refers_to:
+            return f"revisit of the record {entry.refers_to}, which these files do not have{where}"
+        return "revisit without a URL, a record or a digest of the page that it refers to"
+
     def _at_second(self, url: str, at: int | None) -> Document | None:
         """The version of a URL with a body in the second of a time, the one nearest to it; of any time for None."""
         if at is None:
@@ -585,54 +664,24 @@ class _Run:
             until = version.timestamp - 1
         return min(found, key=lambda one: abs(one.timestamp - at), default=None)
 
+    def _rejected_at(self, entry: RevisitEntry) -> Document | None:
+        """The page with the bytes of an original that was rejected as an exact copy of it."""
+        second = (entry.refers_to_date or 0) // MICROS_A_SECOND
+        for one in self._store.history(entry.refers_to_uri):
+            verdict = one.newest.verdict
+            is_exact = verdict is not None and (verdict.stored, verdict.kind) == (STORED_REJECTED, VerdictKind.EXACT)
+            if is_exact and one.timestamp // MICROS_A_SECOND == second:
+                found = self._store.get(
+                    entry.refers_to_uri, at=one.timestamp, families=("page", "http", "dedup"), follow_duplicates=True
+                )
+                if found is not None and found.newest.checksum == one.newest.checksum:
+                    return found
+        return None
+
     def _version(self, url: str, at: int | None) -> Document | None:
         """The newest version of a URL with a body, at a time or before."""
         version = self._store.unreadable.attempt(lambda: self._store.get(url, at=at, families=("page", "http")))
         return version if version is not None and version.body is not None else None
-
-
-class _Spool:
-    """Revisits in the order in which they were added; many of them lie in a temporary file."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._file = tempfile.SpooledTemporaryFile(max_size=REVISIT_SPOOL_BYTES)  # noqa: SIM115
-
-    def __enter__(self) -> _Spool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def add(self, source: int, entry: RevisitEntry) -> None:
-        """Append a revisit of the source with that number."""
-        packed = msgpack.packb([source, asdict(entry)], unicode_errors="surrogateescape")
-        self._file.write(len(packed).to_bytes(4, "little") + packed)
-        self.count += 1
-
-    def __iter__(self) -> Iterator[tuple[int, RevisitEntry]]:
-        self._file.seek(0)
-        while head := self._file.read(4):
-            packed = self._file.read(int.from_bytes(head, "little"))
-            source, fields = msgpack.unpackb(packed, unicode_errors="surrogateescape")
-            fields["headers"] = tuple((key, value) for key, value in fields["headers"])
-            fields["recorded"] = fields["recorded"] and Recorded(*fields["recorded"])
-            yield source, RevisitEntry(**fields)
-
-
-def _both_schemes(url: str) -> list[str]:
-    """A URL as it is, then with https in place of http or the other way round."""
-    scheme, mark, rest = url.partition("://")
-    other = {"http": "https", "https": "http"}.get(scheme.lower())
-    return [url, other + mark + rest] if other else [url] if url else []
-
-
-def _unresolved_reason(entry: RevisitEntry) -> str:
-    if entry.refers_to_uri:
-        return f"revisit of {entry.refers_to_uri}, which neither these files nor the store have at that time"
-    if entry.payload_digest:
-        return f"revisit of a body with digest {entry.payload_digest}, which neither these files nor the store have"
-    return "revisit without a URL or a digest of the page that it refers to"
 
 
 def _are_paths(sources: Sequence[str | IO[bytes]]) -> TypeGuard[Sequence[str]]:

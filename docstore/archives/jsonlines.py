@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from docstore.archives.dates import parse_date
 from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions, SkippedEntry
 from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT, Refused
 from docstore.archives.source import Source
-from docstore.archives.warc import parse_date
 from docstore.model.capture import LANG_NOTE, encode_note
 from docstore.model.types import Headers, Page
 

@@ -20,16 +20,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
+from docstore.archives.dates import parse_date
 from docstore.archives.entries import DamagedEntry, Entry, PageEntry, SkippedEntry
 from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT
 from docstore.archives.jsonlines import language_note
 from docstore.archives.source import modified_micros
-from docstore.archives.warc import parse_date
 from docstore.model.capture import ClusterPlace, encode_note
 from docstore.model.choices import BODY_LIMIT_BYTES
 from docstore.model.errors import InvalidArgument, missing_extra
@@ -83,7 +83,9 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
             f"being written; get the whole file again, and ingest that ({_line(error)})",
         )
         return
-    names, time_name, refusal = _columns_read(kinds)
+    # A column of nulls is as if it were not there: what writes one knows no type for it.
+    used = {name: kind for name, kind in kinds.items() if not (_is_null(kind) or _is_empty(name, groups))}
+    names, time_name, refusal = _columns_read(used, kinds)
     if refusal:
         yield DamagedEntry(0, refusal)
         return
@@ -127,7 +129,9 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
 
 def read_batch(batch: pa.RecordBatch) -> Iterator[Entry]:
     """Every row of a batch, such as Spark gives of Parquet, in order; by the same rules as `read_parquet`."""
-    names, time_name, refusal = _columns_read({field.name: field.type for field in batch.schema})
+    kinds = {field.name: field.type for field in batch.schema}
+    used = {name: kind for name, kind in kinds.items() if not _is_null(kind)}
+    names, time_name, refusal = _columns_read(used, kinds)
     if refusal:
         raise InvalidArgument(refusal)
     rows = _Rows(batch.select(names), time_name, None)
@@ -135,12 +139,20 @@ def read_batch(batch: pa.RecordBatch) -> Iterator[Entry]:
         yield rows.entry(index, index, 0, BODY_LIMIT_BYTES)
 
 
-def _columns_read(kinds: Mapping[str, Any]) -> tuple[list[str], str, str]:
-    """Which columns are read, which of them has the times, and why there are no pages, or ""."""
+def _columns_read(kinds: Mapping[str, Any], columns: Collection[str]) -> tuple[list[str], str, str]:
+    """Which columns are read, which of them has the times, and why there are no pages, or "".
+
+    Args:
+        kinds: types of the columns that have values.
+        columns: names of all columns.
+    """
     times = [name for name in _TIMES if name in kinds]
     time_name = next((name for name in times if _is_time(kinds[name])), times[0] if times else "")
-    if refusal := _refusal(kinds, time_name):
-        return [], "", f"{refusal}; the columns of this file are {', '.join(kinds) or 'none'}"
+    refusal = _refusal(kinds, time_name)
+    if "url" in columns and "url" not in kinds:
+        refusal = "column url has nulls alone"
+    if refusal:
+        return [], "", f"{refusal}; the columns of this file are {', '.join(columns) or 'none'}"
     names = [name for name in kinds if name in ("status", time_name, *_BODIES) or _is_read(name, kinds[name])]
     for name in sorted(kinds.keys() & _EXPECTED.keys() - {*names}):
         if name not in _TIMES or not _is_time(kinds[name]):
@@ -176,7 +188,7 @@ class _Group:
     Attributes:
         rows: their number.
         dictionaries: columns that have a dictionary.
-        complete: columns without nulls.
+        complete, empty: columns without nulls, and of nulls alone.
     """
 
     def __init__(self, group: pq.RowGroupMetaData) -> None:
@@ -185,6 +197,11 @@ class _Group:
         self.dictionaries = {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page}
         statistics = {chunk.path_in_schema: chunk.statistics for chunk in chunks}
         self.complete = {name for name, one in statistics.items() if one is not None and one.null_count == 0}
+        self.empty = {
+            name
+            for name, one in statistics.items()
+            if one is not None and one.has_null_count and one.null_count == group.num_rows > 0
+        }
         self._begin = min((chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks), default=0)
         self._packed_bytes = sum(chunk.total_compressed_size for chunk in chunks)
         self._chunk_bytes = [(chunk.path_in_schema.split(".")[0], chunk.total_uncompressed_size) for chunk in chunks]
@@ -210,6 +227,21 @@ def _line(error: Exception) -> str:
 
 def _plain(kind: Any) -> Any:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_null(kind: Any) -> bool:
+    """Whether a type has no value but null, or lists and maps of it."""
+    types, plain = pa.types, _plain(kind)
+    if types.is_list(plain) or types.is_large_list(plain):
+        return _is_null(plain.value_type)
+    if types.is_struct(plain):
+        return all(_is_null(field.type) for field in plain)
+    return bool(types.is_null(plain.item_type if types.is_map(plain) else plain))
+
+
+def _is_empty(name: str, groups: Sequence[_Group]) -> bool:
+    """Whether a column has nulls alone, as the footer says."""
+    return bool(groups) and all(name in group.empty for group in groups)
 
 
 def _is_string(kind: Any) -> bool:

@@ -6,18 +6,22 @@ it lies, nothing is unpacked to disk, and neither its pages and indexes nor its 
 
 from __future__ import annotations
 
+import gzip
 import io
+import json
 import re
 import struct
 import zipfile
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
-from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions
+from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions, RevisitEntry
+from docstore.archives.exchanges import GET, of_get, of_method
 from docstore.archives.jsonlines import JSON_LINES_START, read_json_lines
 from docstore.archives.locations import open_input
 from docstore.archives.source import (
@@ -41,8 +45,8 @@ if TYPE_CHECKING:  # types alone
     from _typeshed import SupportsRead
 
 FORMATS: dict[str, tuple[re.Pattern[bytes], Callable[[Source, ReadOptions], Iterator[Entry]]]] = {
-    "WARC": (WARC_START, lambda source, options: RecordReader(source, options).entries()),
-    "ARC": (ARC_START, lambda source, options: RecordReader(source, options, is_arc=True).entries()),
+    "WARC": (WARC_START, lambda source, options: of_get(RecordReader(source, options).entries(), options.methods)),
+    "ARC": (ARC_START, lambda source, options: of_get(RecordReader(source, options, is_arc=True).entries(), ())),
     "TREC Web": (TREC_START, read_trecweb),
     "JSON Lines": (JSON_LINES_START, read_json_lines),
 }
@@ -218,7 +222,7 @@ def _refusal_of_zip(stream: IO[bytes]) -> str:
         names = {member.filename for member in _members(stream)}
     except zipfile.BadZipFile:
         return ""
-    if "datapackage.json" in names or any(map(_is_wacz_name, names)):
+    if _PACKAGE in names or any(map(_is_wacz_name, names)):
         return ""
     return "a zip file without datapackage.json, so it is no WACZ file"
 
@@ -261,6 +265,55 @@ def _members(stream: IO[bytes]) -> list[zipfile.ZipInfo]:
         ) from error
 
 
+_INDEX_NAME = re.compile(r"indexes/[^/]*\.cdxj?(?:\.gz)?", re.IGNORECASE)
+_PACKAGE = "datapackage.json"
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    OSError,
+    EOFError,
+    zlib.error,
+    ValueError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+)
+"""What a damaged member of a zip file raises."""
+_INDEX_BYTES = 1 << 30
+"""Unpacked bytes that are read of all indexes."""
+
+
+def _other_methods(stream: IO[bytes]) -> dict[tuple[str, int], tuple[str, str]]:
+    """Methods other than GET, and bodies of requests as parameters, that the indexes of a WACZ file name.
+
+    Keys are the name of the WARC file and the offset of the answer in it.  An index that cannot be read says nothing.
+    """
+    found: dict[tuple[str, int], tuple[str, str]] = {}
+    left = _INDEX_BYTES
+    with suppress(*_UNREADABLE), zipfile.ZipFile(stream) as opened:
+        for name in filter(_INDEX_NAME.fullmatch, opened.namelist()):
+            raw: IO[bytes] = opened.open(name)
+            lines = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if name.lower().endswith(".gz") else raw
+            while left > 0 and (line := lines.readline(CHUNK_BYTES)):
+                left -= len(line)
+                if b'"method"' not in line:
+                    continue
+                fields = json.loads(line[line.index(b"{") :])
+                method = str(fields["method"]).upper()
+                if method != GET:
+                    place = str(fields["filename"]).rpartition("/")[2], int(fields["offset"])
+                    found[place] = method, str(fields.get("requestBody", ""))
+    return found
+
+
+def _required(stream: IO[bytes]) -> str:
+    """The WACZ files that have what the revisits of this one refer to, in words; "" if it names none."""
+    with suppress(*_UNREADABLE, TypeError), zipfile.ZipFile(stream) as opened, opened.open(_PACKAGE) as package:
+        required = json.loads(package.read(_DIRECTORY_LIMIT_BYTES))["relation"]["requires"]
+        names = [str(one["filename"]) for one in required]
+        return names[0] if len(names) == 1 else f"one of {', '.join(names[:10])}" if names else ""
+    return ""
+
+
 def _read_wacz(stream: IO[bytes], options: ReadOptions, depth: int = 0) -> Iterator[Entry]:
     """The records of all files in archive/, in the order in which they lie; offsets are those in the zip file.
 
@@ -278,6 +331,7 @@ def _read_wacz(stream: IO[bytes], options: ReadOptions, depth: int = 0) -> Itera
     if not any(member.file_size for member in members):
         yield DamagedEntry(0, "a WACZ file without records: it has no file in archive/, and no WACZ file")
         return
+    others, required = _other_methods(stream), _required(stream)
     end, size = 0, stream.seek(0, io.SEEK_END)
     for member in members:
         if member.is_dir():
@@ -315,7 +369,12 @@ def _read_wacz(stream: IO[bytes], options: ReadOptions, depth: int = 0) -> Itera
         content = _Member(stream, start, member, options.body_limit_bytes)
         name, reason, feed = detect(content)
         if name in FORMATS:
+            file = member.filename.rpartition("/")[2]
             for entry in FORMATS[name][1](Source(feed, options.body_limit_bytes), options):
+                if other := others.get((file, entry.offset)):
+                    entry = of_method(entry, *other, options.methods)
+                if required and isinstance(entry, RevisitEntry) and not entry.container:
+                    entry = replace(entry, container=required)
                 # Of a deflated member only the beginning has an offset in the file.
                 offset = start + (entry.offset if member.compress_type == zipfile.ZIP_STORED else 0)
                 entry = replace(entry, offset=offset)

@@ -463,11 +463,12 @@ class Source:
         return taken
 
     def match(self, pattern: re.Pattern[bytes], position: int | None = None, look_bytes: int = 256) -> bool:
-        """Whether the pattern matches at a position, by default the cursor's."""
+        """Whether the pattern matches at a position, by default the cursor's, as if a line began there."""
         at = self._at if position is None else position - self._start
         while len(self._buffer) - at < look_bytes and self._fill():
             pass
-        return pattern.match(self._buffer, at) is not None
+        with memoryview(self._buffer) as view, view[at:] as rest:
+            return pattern.match(rest) is not None
 
     def available(self) -> int:
         """Bytes buffered after the cursor."""
@@ -520,8 +521,9 @@ class Source:
         for member in self.member_starts(begin, end):
             if position is not None and member >= position:
                 break
-            if pattern.match(self._buffer, member - self._start):
-                return member
+            with memoryview(self._buffer) as view, view[member - self._start :] as rest:
+                if pattern.match(rest):
+                    return member
         return position
 
     def skip_to_start(self, pattern: re.Pattern[bytes]) -> None:

@@ -11,10 +11,11 @@ import email.utils
 import re
 from collections.abc import Iterator
 
+from docstore.archives.dates import parse_date, parse_date14
 from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions
-from docstore.archives.http import Refused, has_status_line, parse_head
+from docstore.archives.http import STATUS_LINE_HEADER, Refused, has_status_line, parse_head, usual_status_line
 from docstore.archives.source import Source
-from docstore.archives.warc import CUT, TRUNCATED_HEADER, decoded, parse_date, parse_date14
+from docstore.archives.warc import CUT, TRUNCATED_HEADER, decoded
 from docstore.model.types import Headers, Page, header_of
 
 _DOC = re.compile(rb"[ \t]*<DOC>", re.IGNORECASE)
@@ -28,6 +29,8 @@ _LATE_END = re.compile(rb"</DOC>[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _WT_LINE = re.compile(rb"(\S+(?: \S+)*?) (\S+) (\d{8,17}) (\S+) (\d+)[ \t]*")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _HEAD_LIMIT_BYTES = 1024 * 1024
+_LINE_END_BYTES = 2
+"""The line end before </DOC>, which may be a part of the body."""
 
 
 def read_trecweb(source: Source, options: ReadOptions = ReadOptions()) -> Iterator[Entry]:
@@ -80,6 +83,9 @@ def _document(source: Source, offset: int, body_limit_bytes: int, *, salvage: bo
     headers: Headers = ()
     if has_status_line(rest):
         status, headers, _ = parse_head(rest)
+        line = decoded(rest.lstrip().partition(b"\n")[0].rstrip())
+        if line != usual_status_line(status):
+            headers += ((STATUS_LINE_HEADER, line),)
     flaw = ""
     begin = source.tell()
     try:
@@ -92,6 +98,8 @@ def _document(source: Source, offset: int, body_limit_bytes: int, *, salvage: bo
         source.seek(begin)
         body = source.take(end - begin)
         headers += ((TRUNCATED_HEADER, CUT),)
+    if wide and not flaw and not _is_of_length(int(wide[5]), len(body), len(rest)):
+        flaw = f"body of {len(body)} bytes, but the length in its <DOCHDR> is {int(wide[5])}"
     fetched_at = parse_date14(wide[3].decode()) if wide else _http_date(headers)
     ip = decoded(wide[2]) if wide and wide[2] != b"-" else ""
     page = Page(url, body, status, headers, fetched_at or _http_date(headers) or 0, ip, docno=decoded(docno[1]))
@@ -119,6 +127,11 @@ def _body(source: Source, declared: int | None, limit_bytes: int) -> bytes:
     body = source.take(end[0] - begin)
     source.seek(end[1])
     return body
+
+
+def _is_of_length(declared: int, body_bytes: int, head_bytes: int) -> bool:
+    """Whether a body is as long as declared, or with its HTTP head, as the crawls behind WT2g and WT10g have it."""
+    return body_bytes + _LINE_END_BYTES >= declared or abs(head_bytes + body_bytes - declared) <= 2 * _LINE_END_BYTES
 
 
 def _http_date(headers: Headers) -> int | None:

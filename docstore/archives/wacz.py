@@ -8,7 +8,7 @@ zip file of
     indexes/index.cdx.gz       stored; the CDXJ lines, INDEX_LINES in each gzip member
     indexes/index.idx          the first key of each member, its offset and length
     pages/pages.jsonl          HTML pages of status 200, with titles
-    datapackage.json           names, lengths and SHA-256 of the files above
+    datapackage.json           names, lengths and SHA-256 of the files above; WACZ files that kept revisits refer to
     datapackage-digest.json    SHA-256 of datapackage.json
 
 The index is of the compressed kind whatever its length, because pywb looks for that name alone.
@@ -210,12 +210,14 @@ class WaczExport(PageExport):
         self._add("indexes/index.idx", [b'!meta 0 {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}\n', *places])
         self._pages.seek(0)
         self._add("pages/pages.jsonl", iter(lambda: self._pages.read(_BLOCK_BYTES), b""))
-        package = {
+        required = self._warc.required
+        package: dict[str, object] = {
             "profile": "data-package",
             "wacz_version": "1.1.1",
             "software": self._software,
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "resources": self._resources.copy(),
+            **({"relation": {"requires": [{"filename": name} for name in required]}} if required else {}),
         }
         described = self._add("datapackage.json", [json.dumps(package, indent=2).encode()])
         digest = {"path": "datapackage.json", "hash": described["hash"]}

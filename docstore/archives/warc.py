@@ -17,13 +17,15 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import islice
 
 import msgpack
 from blake3 import blake3
 
+from docstore.archives.dates import EPOCH, parse_date, parse_date14
 from docstore.archives.entries import (
+    AHEAD_BYTES,
     HEADER_LIMIT_BYTES,
     DamagedEntry,
     Entry,
@@ -32,6 +34,7 @@ from docstore.archives.entries import (
     ReadOptions,
     Recorded,
     RecordedEntry,
+    RequestEntry,
     RevisitEntry,
     SkippedEntry,
 )
@@ -56,14 +59,20 @@ _BLANK_LIMIT_BYTES = 1 << 16
 
 TRUNCATED_HEADER = "WARC-Truncated"
 """Stored with a page's headers: why the crawler stopped before the end."""
+CONTAINER_HEADER = "WARC-Refers-To-Container"
+"""Of a revisit: the file that has the record to which it refers, such as ``file://first.wacz``."""
 CUT = "unspecified"
 """The value of `TRUNCATED_HEADER` for a page that we truncate, because its record is truncated or damaged."""
 RECORDED_DIGEST = ORIGINAL_PREFIX + "WARC-Payload-Digest"
 """Header of an exported record: the payload digest that the crawler recorded, if the written one differs."""
 
-WARC_START = re.compile(rb"^WARC/\d[^\r\n]{0,20}\r?$", re.MULTILINE | re.IGNORECASE)
+WARC_START = re.compile(
+    rb"^WARC/\d[^\r\n]{0,20}\r{0,2}$|WARC/(?:0\.1[78]|1\.[01])\r{0,2}\n[A-Z]", re.MULTILINE | re.IGNORECASE
+)
+"""A line, or a version with a header after it anywhere: some writers leave a byte or two before a record."""
 ARC_START = re.compile(
-    rb"^[A-Za-z][A-Za-z0-9+.-]*:[^\r\n]{1,65536} [0-9A-Fa-f.:-]+ \d{8,17} (?:[^ \r\n]* ){0,8}\d+[ \t]*\r?$",
+    rb"(?:^[A-Za-z][A-Za-z0-9+.-]*:[^\r\n]{1,65536}|https?://[^ \r\n]{1,4096}) "
+    rb"[0-9A-Fa-f.:-]+ \d{8,17} (?:[^ \r\n]* ){0,8}\d+[ \t]*\r{0,2}$",
     re.MULTILINE,
 )
 _HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
@@ -71,6 +80,12 @@ _HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
 _EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n\Z")
 _LINE_END = re.compile(rb"\n")
 _RECORD_END = b"\r\n\r\n"
+_STRAY_BYTES = 16
+"""Bytes that may lie between the end of a record and the next one without making its length doubtful."""
+_STRAY_SCHEME = re.compile(r"\A[A-Za-z0-9]{1,2}(?=https?://)")
+"""Letters before the first line of a record of ARC, which would be read as a part of its scheme."""
+_STRAY = re.compile(rb"[\0\xff]{1,16}")
+"""With which no page ends, so that they do not belong to the record before them."""
 _BLANK_END = re.compile(rb"(?:\r?\n){0,2}\Z")
 """The two line ends between a record and the next one."""
 _KNOWN_VERSION = re.compile(rb"WARC/(?:0\.1[78]|1\.[01])", re.IGNORECASE)
@@ -78,14 +93,18 @@ _NO_PAGES = frozenset({"warcinfo", "request", "metadata", "conversion", "continu
 _PAGES = frozenset({"response", "resource", "revisit"})
 CONVERTED = "conversion"
 """A record of another form of a page.  Of text, before any page of its file, it is a page: so WET files are read."""
+_REQUEST = re.compile(rb"WARC/1[^\n]*\n(?:[^\r\n]+\r?\n){0,20}?WARC-Type:[ \t]*request", re.IGNORECASE)
+_REQUEST_HEAD_BYTES = 4096
+LONGEST_REQUEST_BYTES = 1 << 20
+"""Of a longer request only the method is read."""
+_REQUEST_LINE = re.compile(rb"([A-Za-z]{1,20}) \S")
+_CONTENT_RANGE = re.compile(r"bytes[ =]+0-(\d+)/(\d+)", re.IGNORECASE)
+PART = "part"
+"""The reason why an answer with status 206 is no page, unless it has all of the body."""
 _KEPT = frozenset({"request", "metadata", "conversion"})
 """Types that are not pages and that `keep_encoded` keeps, next to those that are."""
 _LOOKED_UP = frozenset({"dns", "whois", "ntp", "filedesc"})
-_DATE = re.compile(
-    r"(\d{4})(?:-(\d\d)(?:-(\d{2,3})(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?)?)?)?\s*(?:Z|([+-])(\d\d):?(\d\d))?"
-)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ARC_LINE = re.compile(rb"(\S.*?) ([0-9A-Fa-f.:-]+) (\d{8,17}) ?(.*?) ?(\d+)[ \t]*\r?\n")
+_ARC_LINE = re.compile(rb"(\S.*?) ([0-9A-Fa-f.:-]+) (\d{8,17}) ?(.*?) ?(\d+)[ \t]*\r*\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +127,10 @@ class _Header:
     def url(self) -> str:
         return _bare(self.get("warc-target-uri"))
 
+    @property
+    def concurrent_to(self) -> tuple[str, ...]:
+        return tuple(self.get("warc-concurrent-to").split())
+
 
 class RecordReader:
     """Reads the records of one file.
@@ -124,6 +147,7 @@ class RecordReader:
     def __init__(self, source: Source, options: ReadOptions = ReadOptions(), *, is_arc: bool = False) -> None:
         self._source = source
         self._body_limit_bytes, self._salvage, self._keeps_encoded, *_ = options
+        self._methods = options.methods
         self._is_arc = is_arc
         self._arc_version = 1
         self._start, self._look_bytes = (ARC_START, 70_000) if is_arc else (WARC_START, 64)
@@ -135,8 +159,9 @@ class RecordReader:
         self._begin = self._member = -1
         self._agrees: bool | None = None
         self._is_unconfirmed = True
+        self._requests: list[RequestEntry] = []
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[Entry | RequestEntry]:
         """Every record of the file, in order, and every range of bytes that is not a record."""
         source = self._source
         while True:
@@ -156,9 +181,7 @@ class RecordReader:
             self._agrees, self._is_unconfirmed = None, True
             place = source.place(self._begin)
             if not source.match(self._start, look_bytes=self._look_bytes):
-                shown = source.peek(_SHOWN_BYTES)
-                source.skip_to_start(self._start)
-                reason = f"expected a record, found {_line(shown)}{place}"
+                reason = f"expected a record, found {self._skipped()}{place}"
                 if source.broken and source.at_end() and source.broken.member_offset == offset:
                     reason = f"{source.broken.reason}: {reason}"
                     source.recover()
@@ -167,7 +190,10 @@ class RecordReader:
             entry = self._checked(self._record(offset), place)
             if place and isinstance(entry, DamagedEntry):
                 entry = replace(entry, reason=entry.reason + place)
-            yield entry
+            if isinstance(entry, PageEntry) and len(entry.page.body) > AHEAD_BYTES:
+                source.skip_blank()
+                entry = replace(entry, precedes_request=_REQUEST.match(source.peek(_REQUEST_HEAD_BYTES)) is not None)
+            yield self._requests.pop()._replace(entry=entry) if self._requests else entry
             del entry  # frees a long page before the next one is read
 
     def _checked(self, entry: Entry, place: str) -> Entry:
@@ -220,7 +246,10 @@ class RecordReader:
         version = head[: head.index(b"\n")].strip()
         if not _KNOWN_VERSION.fullmatch(version):
             raise Refused(f"unknown WARC version: {version!r}")
-        fields = {name.lower(): value for name, value in reversed(parse_fields(head))}
+        named = parse_fields(head)
+        fields = {name.lower(): value for name, value in reversed(named)}
+        if "warc-concurrent-to" in fields:  # the one field that may come several times
+            fields["warc-concurrent-to"] = " ".join(one for name, one in named if name.lower() == "warc-concurrent-to")
         length = fields.get("content-length", "")
         if not length.isascii() or not length.isdigit():
             raise Refused("record without a Content-Length" + (f": {length!r}" if length else ""))
@@ -245,6 +274,7 @@ class RecordReader:
         if matched is None:
             raise Refused("ARC header line without end or without a length")
         url, ip, date, middle, length = (decoded(part) for part in matched.groups())
+        url = _STRAY_SCHEME.sub("", url)
         scheme = url.partition(":")[0].lower()
         if scheme == "filedesc":
             self._arc_version = 2 if self._source.peek(2).startswith(b"2 ") else 1
@@ -269,7 +299,7 @@ class RecordReader:
             return self._skip_long(header, offset)
         end = block_start + header.length
         whole = source.need(header.length)
-        if source.compressed:
+        if source.compressed and not (whole and self._is_followed(end)):
             for member in source.member_starts(block_start, min(end, source.buffer_end())):
                 if source.match(self._start, member, self._look_bytes):
                     return self._ends_early(header, member, offset)
@@ -285,6 +315,10 @@ class RecordReader:
             source.recover()
             return entry
         after = source.tell()
+        if header.skipped == "request":
+            source.seek(block_start)
+            self._requests = [self._request_entry(header)]
+            source.seek(after)
         if header.skipped and confirmed and not (self._keeps_encoded and header.skipped in _KEPT):
             return SkippedEntry(header.skipped, offset)
         source.seek(block_start)
@@ -323,12 +357,25 @@ class RecordReader:
             source.skip_blank(_BLANK_LIMIT_BYTES)
             return replace(entry, is_repaired=True) if isinstance(entry, PageEntry) else entry
         source.seek(after)
-        shown = source.peek(_SHOWN_BYTES)
+        reason = f"record of {header.length} bytes is not followed by a record but by {self._skipped()}"
+        return DamagedEntry(offset, f"{reason}: its length is wrong")
+
+    def _skipped(self) -> str:
+        """Skip to the next record; the first bytes of what is skipped, and its length."""
+        source = self._source
+        begin, shown = source.tell(), source.peek(_SHOWN_BYTES)
         source.skip_to_start(self._start)
-        return DamagedEntry(
-            offset,
-            f"record of {header.length} bytes is not followed by a record but by {_line(shown)}: its length is wrong",
-        )
+        return f"{_line(shown)} ({source.tell() - begin} bytes are skipped)"
+
+    def _request_entry(self, header: _Header) -> RequestEntry:
+        """The request at the cursor, for its answer."""
+        matched = _REQUEST_LINE.match(self._source.peek(_SHOWN_BYTES))
+        method = matched[1].decode().upper() if matched else ""
+        is_wanted = method in self._methods and method in ("POST", "PUT") and header.length <= LONGEST_REQUEST_BYTES
+        block = self._source.peek(header.length) if is_wanted else b""
+        fetched_at, record_id = parse_date(header.get("warc-date")), header.get("warc-record-id")
+        skipped = SkippedEntry(header.skipped, 0)
+        return RequestEntry(skipped, header.url, fetched_at, record_id, header.concurrent_to, method, block)
 
     def _longer_end(self, header: _Header, block: bytes, block_start: int) -> int | None:
         """Where a block ends whose declared length is too small; None if nothing in the file shows it.
@@ -354,6 +401,8 @@ class RecordReader:
         if source.broken or source.available() > self._body_limit_bytes:
             return None
         end = following[0] if following else source.buffer_end()
+        if _STRAY.fullmatch(source.peek(end - block_start)[len(block) :].strip()):
+            return None
         if source.find_start(self._start, declared_end, end) is not None:
             return None
         return end - len(_BLANK_END.search(source.peek(end - block_start))[0])  # type: ignore[index]
@@ -378,7 +427,31 @@ class RecordReader:
             return True
         if source.member_starts(end - 1, source.tell() + 1) or source.peek(1).isspace():
             return True
-        return source.match(self._start, look_bytes=self._look_bytes)
+        return source.match(self._start, look_bytes=self._look_bytes) or self._is_stray(end)
+
+    def _is_stray(self, end: int) -> bool:
+        """Whether a few bytes that are no part of a record lie before the next one; the cursor stays before them."""
+        source = self._source
+        begin = source.tell()
+        source.seek(end)
+        is_after_end = source.peek(begin - end) == _RECORD_END
+        source.seek(begin)
+        zeros = _STRAY.match(source.peek(_STRAY_BYTES + 1))
+        most = _STRAY_BYTES if is_after_end else zeros.end() if zeros else 0
+        source.need(most + self._look_bytes)
+        if most and (source.available() <= most or source.member_starts(begin, begin + most + 1)):
+            return True
+        return most > 0 and source.find_start(self._start, begin, begin + most + 1) is not None
+
+    def _is_followed(self, end: int) -> bool:
+        """Whether a record follows at the end of a block, perhaps after white space; the cursor stays."""
+        source = self._source
+        begin = source.tell()
+        source.seek(end)
+        source.skip_blank(_BLANK_LIMIT_BYTES)
+        is_followed = source.match(self._start, look_bytes=self._look_bytes)
+        source.seek(begin)
+        return is_followed
 
     def _cut_off(self, header: _Header, offset: int) -> Entry:
         """The file ends, or is damaged, before the record does."""
@@ -387,7 +460,7 @@ class RecordReader:
         if inside is not None:
             return self._ends_early(header, inside, offset)
         if source.broken is None:
-            entry, is_whole = self._built(header, source.peek(header.length), offset, overlong=True)
+            entry, is_whole = self._built(header, source.peek(header.length), offset)
             if is_whole:
                 source.seek(source.buffer_end())
                 return entry
@@ -417,7 +490,7 @@ class RecordReader:
         """The next record begins inside the declared length: go there, and accept this one if HTTP says it is whole."""
         block_bytes = inside - self._source.tell()
         block = self._source.take(block_bytes)
-        entry, is_whole = self._built(header, block, offset, overlong=True)
+        entry, is_whole = self._built(header, block, offset)
         self._source.seek(inside)
         if is_whole:
             return entry
@@ -461,23 +534,19 @@ class RecordReader:
 
     # --- entries
 
-    def _built(
-        self, header: _Header, block: bytes, offset: int, *, overlong: bool = False
-    ) -> tuple[Entry, bool | None]:
+    def _built(self, header: _Header, block: bytes, offset: int) -> tuple[Entry, bool | None]:
         """As `_entry`; an exception becomes a damaged or salvaged entry."""
         if header.skipped:
             return SkippedEntry(header.skipped, offset), None
         try:
-            return self._entry(header, block, offset, overlong=overlong)
+            return self._entry(header, block, offset)
         except Refused as refused:
             return self._salvaged(header, block, offset, str(refused)), False
         except Exception as error:
             # One record with an unforeseen error must not stop the run.
             return DamagedEntry(offset, f"record cannot be read ({type(error).__name__}: {error})"), False
 
-    def _entry(
-        self, header: _Header, block: bytes, offset: int, *, overlong: bool = False, cut: str = ""
-    ) -> tuple[Entry, bool | None]:
+    def _entry(self, header: _Header, block: bytes, offset: int, *, cut: str = "") -> tuple[Entry, bool | None]:
         """The entry of a block, and whether HTTP confirms its length; None if HTTP gives no length.
 
         A response of http or https without a status line is a body alone, as an HTTP/0.9 server sends it.  Blocks of
@@ -485,7 +554,6 @@ class RecordReader:
 
         Args:
             header, block, offset: of the record.
-            overlong: white space after the record may be part of the block.
             cut: why the block is not whole; the readable part of a page is then given and marked.
         Raises:
             Refused: the block cannot be read.
@@ -512,9 +580,11 @@ class RecordReader:
                 return SkippedEntry("empty response", offset), None
             if has_status_line(block):
                 status, headers, body, is_whole, short = parse_message(
-                    block, truncated=bool(truncated), overlong=overlong, limit_bytes=self._body_limit_bytes
+                    block, truncated=bool(truncated), limit_bytes=self._body_limit_bytes
                 )
                 flaw = cut or short
+                if is_part(status, headers):
+                    return SkippedEntry(PART, offset), is_whole
         check_length(body, self._body_limit_bytes)
         if cut and not body:
             raise Refused(cut)
@@ -525,15 +595,26 @@ class RecordReader:
             headers += ((IDENTIFIED_HEADER, identified),)
         ip, docno = header.get("warc-ip-address"), header.get("warc-trec-id")
         page = Page(url, body, status, headers, fetched_at, ip, _payload_digest(header), docno)
-        return PageEntry(page, kind, offset, header.get("warc-record-id"), flaw), is_whole
+        record_id, concurrent_to = header.get("warc-record-id"), header.concurrent_to
+        return PageEntry(page, kind, offset, record_id, flaw, concurrent_to=concurrent_to), is_whole
 
 
-def _revisit(header: _Header, fetched_at: int, block: bytes, offset: int) -> RevisitEntry:
+def is_part(status: int, headers: Headers) -> bool:
+    """Whether an answer has only a part of the body."""
+    if status != 206:
+        return False
+    matched = _CONTENT_RANGE.fullmatch((header_of(headers, "content-range") or "").strip())
+    return matched is None or int(matched[1]) + 1 != int(matched[2])
+
+
+def _revisit(header: _Header, fetched_at: int, block: bytes, offset: int) -> Entry:
     status = 0
     headers: Headers = ()
     if has_status_line(block):
         status, received, _ = parse_head(block)
         headers = as_received(received)
+    if is_part(status, headers):
+        return SkippedEntry(PART, offset)
     return RevisitEntry(
         header.url,
         fetched_at,
@@ -546,6 +627,10 @@ def _revisit(header: _Header, fetched_at: int, block: bytes, offset: int) -> Rev
         offset,
         header.get("warc-ip-address"),
         header.get("warc-trec-id"),
+        record_id=header.get("warc-record-id"),
+        concurrent_to=header.concurrent_to,
+        refers_to=header.get("warc-refers-to"),
+        container=header.get(CONTAINER_HEADER.lower()),
     )
 
 
@@ -567,6 +652,13 @@ def _recorded(header: _Header, head: bytes, block: bytes, body: bytes = b"") -> 
         name, block = blake3(body).digest(_BODY_NAME_BYTES), block[: len(block) - len(body)]
     value: bytes = msgpack.packb((head, block, name))
     return Recorded(f"{header.get('warc-type').lower()} {blake3(value).hexdigest(8)}".encode(), value)
+
+
+def as_answer(recorded: Recorded, body: bytes = b"") -> Recorded:
+    """A response that is no page, with the body that was left out of its record, as a cell that stands for no page."""
+    head, block, name = msgpack.unpackb(recorded.value)
+    value: bytes = msgpack.packb((head, block + body if name else block, b""))
+    return Recorded(f"answer {blake3(value).hexdigest(8)}".encode(), value)
 
 
 def parse_recorded(value: bytes, body: bytes) -> tuple[bytes, bytes] | None:
@@ -592,16 +684,18 @@ def _with_record(entry: Entry, header: _Header, block: bytes) -> Entry:
         return replace(entry, recorded=_recorded(header, head, block, entry.page.body)) if head else entry
     if isinstance(entry, RevisitEntry):
         return replace(entry, recorded=_recorded(header, header.raw, block))
-    if isinstance(entry, SkippedEntry) and header.skipped in _KEPT:
+    if isinstance(entry, SkippedEntry) and header.raw and (header.skipped in _KEPT or entry.reason == PART):
         fetched_at = parse_date(header.get("warc-date"))
         if header.url and fetched_at is not None:
-            return RecordedEntry(header.url, fetched_at, _recorded(header, header.raw, block), entry.offset)
+            recorded = _recorded(header, header.raw, block)
+            recorded = as_answer(recorded) if entry.reason == PART else recorded
+            return RecordedEntry(header.url, fetched_at, recorded, entry.offset)
     return entry
 
 
 def _warc_head(header: _Header, fetched_at: int, block: bytes) -> bytes:
     """A WARC header for a record of an ARC file, which becomes a response."""
-    date = (_EPOCH + timedelta(microseconds=fetched_at)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    date = (EPOCH + timedelta(microseconds=fetched_at)).strftime("%Y-%m-%dT%H:%M:%SZ")
     digest = base64.b32encode(hashlib.sha1(block, usedforsecurity=False).digest()).decode()
     ip = header.get("warc-ip-address")
     lines = (
@@ -648,57 +742,3 @@ def decoded(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         return raw.decode("latin-1")
-
-
-# --- dates
-
-
-def parse_date(text: str) -> int | None:
-    """Microseconds since 1970 of a W3C date, to the millisecond; None if it is invalid or before 1970.
-
-    A day of three digits is the day of the year, as in the WARC files of ClueWeb09 (2008-10-294).  Also read are 14
-    digits, YYYYMMDDhhmmss.
-    """
-    if len(text) == 20 and text[4::3] == "--T::Z" and text[11:13] != "24":  # as nearly all dates are written
-        try:
-            return _since_1970(datetime.fromisoformat(text))
-        except ValueError:
-            pass
-    matched = _DATE.fullmatch(text.strip())
-    if matched is None:
-        return parse_date14(text.strip()) if len(text.strip()) == 14 else None  # as some converters from ARC write it
-    year, month, day, hour, minute, second, fraction, sign, off_hours, off_minutes = matched.groups()
-    millis = int((fraction or "0").ljust(3, "0")[:3])
-    if day and len(day) == 3:
-        moment = datetime(int(year), 1, 1, tzinfo=UTC) + timedelta(days=int(day) - 1)
-        month, day = str(moment.month), str(moment.day)
-    return _micros(
-        (int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0)),
-        millis,
-        timedelta(hours=int(off_hours or 0), minutes=int(off_minutes or 0)) * (-1 if sign == "-" else 1),
-    )
-
-
-def parse_date14(text: str) -> int | None:
-    """Microseconds since 1970 of YYYYMMDDhhmmss, to the millisecond; missing digits are 0."""
-    if not 8 <= len(text) <= 17 or not text.isdigit():
-        return None
-    digits = text.ljust(17, "0")
-    fields = (int(digits[:4]), int(digits[4:6]), int(digits[6:8]), int(digits[8:10]), int(digits[10:12]))
-    return _micros((*fields, int(digits[12:14])), int(digits[14:17]), timedelta())
-
-
-def _micros(fields: tuple[int, int, int, int, int, int], millis: int, offset: timedelta) -> int | None:
-    year, month, day, hour, minute, second = fields
-    try:
-        # A leap second counts as the second before it.
-        moment = datetime(year, month, day, hour, minute, min(second, 59) if second == 60 else second, tzinfo=UTC)
-        return _since_1970(moment - offset, millis)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _since_1970(moment: datetime, millis: int = 0) -> int | None:
-    since = moment - _EPOCH
-    micros = (since.days * 86_400 + since.seconds) * 1_000_000 + millis * 1000
-    return micros if micros >= 0 else None

@@ -111,6 +111,7 @@ def run_ingest(args: argparse.Namespace) -> int:
             base=(args.base or "") if args.mirror else "",
             windows_names=args.windows_names,
             jobs=args.jobs,
+            methods=[name for name in (args.methods or "").upper().split(",") if name],
         )
         try:
             with ExitStack() as drawn:  # ends the line of the progress bar before other messages

@@ -404,7 +404,7 @@ def _urls(args: argparse.Namespace, store: Store) -> Iterator[str]:
 
 def _delete(args: argparse.Namespace, store: Store, url: str) -> bool:
     if args.family is None and args.column is None:
-        return store.delete(url, purge=args.purge)
+        return store.delete(url, purge=args.purge, compact=False)
     mutation: Mutation
     if args.family is not None:
         spec = ReadSpec(families=(args.family,), cell_limit=1, keys_only=True)

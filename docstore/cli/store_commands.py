@@ -258,6 +258,11 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
         "also keep WARC and ARC records as they were recorded: encodings, requests, metadata, revisits; for "
         "export --keep-encoded; needs a store with family warc, which --create makes",
     )
+    declare(
+        parser,
+        "--methods NAME,...",
+        "also store answers to these methods, such as POST, under the URL by which pywb asks for them",
+    )
     arguments.add_policies(parser)
     declare(parser, "--rejected FILE", "list all rejected pages of these files there, one JSON object a line")
     declare(parser, "--dry-run", "compute every verdict, write nothing")

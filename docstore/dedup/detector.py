@@ -46,7 +46,7 @@ from docstore.model.analysis import Analysis
 from docstore.model.capture import STORED_REFUSED, PagePointer, StoredVerdict, body_head, text_number
 from docstore.model.choices import VerdictKind
 from docstore.model.format import TEXT_NUMBER_BYTES
-from docstore.model.keys import host_of
+from docstore.model.keys import host_of, site
 from docstore.model.types import DUPLICATES, Previous, Schema
 from docstore.storage.cache import Memory
 
@@ -65,6 +65,8 @@ LIKELY_CONTAINED = 0.8
 """Least share of the smaller page that must be possible by the upper end of a sketch's error."""
 SKETCH_BYTES = 400
 """Memory of a sketch in the cache.  Most candidates are recent pages of the same site, and sketches rule out most."""
+MOST_FOREIGN = 16_384
+"""Pages of a body or text among which one of a certain site is looked for; that takes some 10 ms."""
 MAX_TITLES = 4096
 """Live pages with the text of a page, whose titles are compared."""
 GONE_ROUNDS = 24
@@ -588,6 +590,47 @@ class Detector:
             whole = min(matches, key=lambda match: (-match.contained, match.pointer))
             return kind, whole.pointer, whole.contained
         return kind, nearest.pointer, nearest.jaccard
+
+    # --- pages of one site
+
+    def of_site(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> StoredVerdict | None:
+        """The verdict of a page against the pages of its own site that show what they did; None if there is none.
+
+        Pages of other sites hide none of them: a body or a text has at most MOST_FOREIGN such pages looked through.
+        Texts are those of the candidates of `compare`.
+        """
+        name, is_list, new = site(row_key), bool(analysis.entries), self._pages.batch.postings
+
+        def first(row: bytes, fits: Fits) -> PagePointer | None:
+            pages = self._index.pages_of_site(row, name, MOST_FOREIGN, new)
+            return next((page for page in pages if page.row_key != row_key and fits(page) and stands(page)), None)
+
+        def stands(page: PagePointer) -> bool:
+            return self._pages.is_current(page) and self._pages.is_readable(page)
+
+        body_row = BODY_ROW + body_head(analysis.body_checksum)
+        same = first(body_row, self._has_body(analysis.body_checksum, status))
+        if same is not None:
+            return _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1))
+        if not analysis.has_text or not text_compares(status) or analysis.word_count < MIN_SAME_TEXT_WORDS:
+            return None
+        number, reason = text_number(analysis.text_checksum), REASON_DOUBTFUL if is_doubtful(analysis) else ""
+        titled = self._has_text(number, is_list, analysis.text_checksum, analysis.title)
+        same = first(titled_row(number, analysis.title), titled)
+        if same is not None:
+            return _verdict(VerdictKind.SAME_TEXT, same, 1.0, reason, counts=(1, 1))
+        if analysis.word_count < MIN_NEAR_WORDS:
+            return None
+        own: list[Match] = []
+        matches, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
+        for match in matches:
+            text = match.number.to_bytes(TEXT_NUMBER_BYTES, "big")
+            page = first(TEXT_ROW + text, self._has_text(text, is_list))
+            own += [] if page is None else [match._replace(pointer=page)]
+        allowed, _ = self.by_titles(row_key, body, analysis, own, self._least)
+        kind, of, similarity = self._strongest([match for match in allowed if site(match.pointer.row_key) == name])
+        counts = proposal.candidates, len(matches)
+        return None if of is None else _verdict(kind, of, similarity, reason, counts=counts)
 
     # --- from a text number to a verified page
 

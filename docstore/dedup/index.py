@@ -42,6 +42,7 @@ from docstore.model.format import (
     TEXT_NUMBER_BYTES,
     TIMESTAMP_MAX,
 )
+from docstore.model.keys import site
 from docstore.model.sets import Keys, Numbers
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache, Memory
@@ -492,6 +493,14 @@ class HashIndex:
         if len(first) < POINTER_SLICE:
             return map(_pointer, rest)
         return map(_pointer, chain(rest, self._qualifiers_after(row, max(last, first[-1]), new)))
+
+    def pages_of_site(self, row: bytes, name: bytes, most: int, new: NewPostings) -> Iterator[PagePointer]:
+        """Of the first pages of a row, at most so many, those of a site by its name (`keys.site`), oldest first."""
+        first = self._first(row, new)
+        rest = self._qualifiers_after(row, first[-1], new) if len(first) == POINTER_SLICE else ()
+        for qualifier in islice(chain(first, rest), most):
+            if qualifier.startswith(name, 8) and site(qualifier[8:]) == name:
+                yield _pointer(qualifier)
 
     def few_pages(self, row: bytes, new: NewPostings = NOTHING_NEW) -> list[PagePointer] | None:
         """All pages of a row, oldest first; None if there are more than a few.  The caller verifies each."""

@@ -238,7 +238,7 @@ class LivePages:
         self, table: CaptureRows, values: Values, memory: Memory | None = None, bases: Bases | None = None
     ) -> None:
         self.batch = Batch()
-        self._table = table
+        self._table = table.passing_over(values.unreadable.record)
         self._values = values
         self._bases = bases
         self._cached: LruCache[bytes, dict[int, StoredPage]] = LruCache(0)

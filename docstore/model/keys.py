@@ -303,12 +303,6 @@ def template_of(url: str) -> str:
     return f"{parts.netloc}/{first}{'/' if rest else ''}{'?' if names else ''}{names}"
 
 
-def same_host(row_key: bytes, other: bytes) -> bool:
-    """Whether two rows are of one host, whatever their schemes and ports; False without a host."""
-    host = host_of(row_key)
-    return bool(host) and other.startswith(host + ROW_KEY_HOST_END)
-
-
 def host_of(row_key: bytes) -> bytes:
     """The part of a row key that names its host; b"" if it has none."""
     host, host_end, _ = row_key.partition(ROW_KEY_HOST_END)
@@ -325,6 +319,11 @@ def site(row_key: bytes) -> bytes:
         return row_key
     rest, _, first = host.rpartition(ROW_KEY_LABEL_SEPARATOR)
     return rest if first in (b"www", b"m") and ROW_KEY_LABEL_SEPARATOR in rest else host
+
+
+def same_site(row_key: bytes, other: bytes) -> bool:
+    """Whether two rows are of one site, whatever their schemes and ports; see `site`."""
+    return site(row_key) == site(other)
 
 
 def variants(url: str) -> list[str]:

@@ -27,6 +27,7 @@ from docstore.model.choices import (
     SIMILAR_THRESHOLD,
     VerdictKind,
 )
+from docstore.model.choices import Durability as Durability  # noqa: PLC0414 - with the other types of a call
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.plain import asdict, iso

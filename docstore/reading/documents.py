@@ -23,6 +23,7 @@ from docstore.model.format import (
     CAPTURE_ARRIVED,
     CAPTURE_CONFIRMS,
     CAPTURE_FIELDS,
+    CAPTURE_NOT_MODIFIED,
     CAPTURE_REJECTED,
     CAPTURE_SHA1,
     CAPTURE_STORED,
@@ -449,17 +450,43 @@ class DocumentReader:
 
     def validators(self, row_key: bytes) -> dict[str, str | int] | None:
         """See `DocumentStore.validators`."""
-        document = self.get(row_key, families=("http",))
-        if document is None:
+        received: list[tuple[str, str]] = []  # newest first: what a 304 says is newer than what its page says
+        last_visit, newest = 0, None
+        for newest in self._table.captures(row_key):
+            last_visit = last_visit or newest.timestamp
+            if newest.kind != CAPTURE_NOT_MODIFIED:
+                break
+            visit = self._attempt(row_key, capture.VISIT, newest.timestamp, self._values.fetch)
+            with suppress(CorruptionError):
+                received += capture.decode_visit(visit)[1] if visit else ()
+        if newest is None or newest.kind == CAPTURE_NOT_MODIFIED:
             return None
-        captures = self._table.captures(row_key)
-        visits = (one.timestamp for one in captures if one.shows_page or capture.VISIT in one.columns)
-        is_there = self.value(row_key, capture.BODY, document.timestamp) is not None
+        if newest.kind == CAPTURE_REJECTED:
+            if not self._stands(row_key, newest):
+                return None  # nothing shows what a 304 would confirm
+            received += self._read(newest, fields_shown(("http",))).headers or ()
+        elif self.value(row_key, capture.BODY, newest.timestamp) is not None:  # else a 304 would not repair it
+            received += self._read(newest, fields_shown(("http",))).headers or ()
+        else:
+            received = []
+        headers = tuple(received)
         return {
-            "etag": (is_there and document.newest.header("etag")) or "",
-            "last_modified": (is_there and document.newest.header("last-modified")) or "",
-            "last_visit": next(visits, document.timestamp),
+            "etag": header_of(headers, "etag") or "",
+            "last_modified": header_of(headers, "last-modified") or "",
+            "last_visit": last_visit,
         }
+
+    def _stands(self, row_key: bytes, rejected: LiveCapture) -> bool:
+        """Whether the page that a rejected capture copies has its body and is what its URL shows."""
+        verdict = self.verdict(row_key, rejected)
+        if verdict is None:
+            return False
+        original = self._table.capture_at(verdict.of_row_key, verdict.of_timestamp)
+        shown = self._table.newest_capture(verdict.of_row_key)
+        if original is None or shown is None or is_absent(original.columns.get(capture.BODY, b"")):
+            return False
+        is_same = shown.checksum == original.checksum
+        return is_same and shown.columns.get(capture.STATUS) == original.columns.get(capture.STATUS)
 
     def value(self, row_key: bytes, column: Column, timestamp: int) -> bytes | None:
         """One value of a version: b"" if it has none; None if it cannot be read, which is noted."""

@@ -44,7 +44,10 @@ class IndexQueries:
     def similar(
         self, page: bytes | str, *, threshold: float | None, limit: int, at: int | None = None
     ) -> list[Similar]:
-        """See `DocumentStore.similar`; of a stored page the version at that time is compared, None takes its newest."""
+        """See `DocumentStore.similar`; of a stored page the version at that time is compared, None takes its newest.
+
+        Of a page that was rejected it is the page that it duplicates.
+        """
         if limit < 1:
             raise InvalidArgument(f"limit must be at least 1, not {limit}")
         if threshold is not None and not 0 < threshold <= 1:
@@ -53,7 +56,10 @@ class IndexQueries:
         row_key, content_type, status = b"", None, GOOD_STATUS
         if isinstance(page, str):
             row_key = keys.row_key(page)
-            document = self._reader.get(row_key, at=at, families=("page", "http"))
+            families = ("page", "http")
+            document = self._reader.get(row_key, at=at, families=families)
+            if document is None and (copied := self._reader.rejected_for(row_key, at=at)) is not None:
+                document = self._reader.get(copied.row_key, at=copied.timestamp, families=families)
             if document is None:
                 raise InvalidArgument(f"{page} is not in the store; ask with a body, or `docstore put` it first")
             body, content_type = document.body or b"", capture.content_type_of(document.newest.headers or (), row_key)

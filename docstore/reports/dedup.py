@@ -24,7 +24,7 @@ from docstore.model.plain import Plain
 from docstore.model.types import DUPLICATES, ReadSpec
 from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD, DocumentReader
-from docstore.reports.patterns import Pattern, PatternCounts, SameText
+from docstore.reports.patterns import Pattern, PatternCounts, SameText, redirects
 from docstore.storage.captures import LiveCapture
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import INLINE_TAG, raw_bytes_of
@@ -248,7 +248,7 @@ def dedup_stats(store: DocumentStore, by: str | None = None, crawl: str = "") ->
         if "?" in url or by == "pattern":
             content = content_of(store, captures, rejected)
             parameters.add(url, content)
-        if by == "pattern" and newest_verdict is not None:
+        if by == "pattern" and newest_verdict is not None and not redirects(captures):
             patterns.add(url, content[:9], newest_verdict.kind in DUPLICATES)
     sizes = [size for size in clusters.values() if size > 1]
     stats.clustered = sum(sizes)

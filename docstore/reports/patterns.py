@@ -11,8 +11,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
+
+from docstore.model import capture
+from docstore.reading.documents import REDIRECT_STATUSES
+from docstore.storage.captures import LiveCapture
 
 LEAST_URLS: Final = 5
 """A text is listed if at least this many URLs of one host have it; in a report a shape, too."""
@@ -83,6 +88,13 @@ class SameText:
     urls: int
     example: str
     expressions: list[str] = field(default_factory=list)
+
+
+def redirects(captures: Iterable[LiveCapture]) -> bool:
+    """Whether the newest page of a row leads to another URL: such pages are short and alike, and no traps."""
+    newest = next((live for live in captures if live.shows_page), None)
+    status = b"" if newest is None else newest.columns.get(capture.STATUS, b"")[1:]
+    return status.isdigit() and int(status) in REDIRECT_STATUSES
 
 
 class PatternCounts:

@@ -27,7 +27,7 @@ from docstore.model.plain import Plain
 from docstore.model.types import DUPLICATES, SAME_PAGE, ReadSpec
 from docstore.reading.documents import DocumentReader
 from docstore.reports.dedup import GroupCounts, ParameterCounts, Trap, content_of
-from docstore.reports.patterns import LEAST_URLS, Pattern, PatternCounts, SameText
+from docstore.reports.patterns import LEAST_URLS, Pattern, PatternCounts, SameText, redirects
 from docstore.storage.captures import LiveCapture, refs_of
 from docstore.storage.engine import ScannedRow
 from docstore.storage.values import raw_bytes_of
@@ -273,7 +273,8 @@ class _Surveyor:
         self._count_page(row, captures, verdicts)
         newest = next((one for one in verdicts if one and one.reason != capture.REASON_NOT_MODIFIED), None)
         is_duplicate = newest is not None and newest.kind in DUPLICATES
-        self._host.add(url, lambda: content_of(self._store, captures, rejected), is_duplicate)
+        if not redirects(captures):
+            self._host.add(url, lambda: content_of(self._store, captures, rejected), is_duplicate)
 
     def _verdict(self, row_key: bytes, live: LiveCapture) -> StoredVerdict | None:
         return self._reader.verdict(row_key, live)

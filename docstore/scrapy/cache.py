@@ -14,7 +14,9 @@ from scrapy.responsetypes import responsetypes
 from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
+from docstore.model.choices import VerdictKind
 from docstore.model.errors import DocstoreError, InvalidArgument
+from docstore.reading.documents import rejection_of
 from docstore.scrapy.middleware import CACHED, NOT_MODIFIED, StoreMiddleware, now_micros
 from docstore.scrapy.options import acquire, options, release
 
@@ -64,16 +66,27 @@ class StoreCache:
         has_validator = bool(validators["etag"] or validators["last_modified"])
         if not has_validator and last_visit + self._options.fresh_seconds * 1_000_000 < now_micros():
             return None
-        document = self._store.get(request.url, families=("page", "http"))
+        document = self._store.get(request.url, families=("page", "http"), follow_duplicates=True)
+        if document is not None and document.via and not self._is_exact(request.url):
+            return None  # the page that it copies has other bytes
         if document is None or document.body is None or not document.status or document.status >= 300:
             return None  # no body, a redirect or an error: fetch it
         headers = Headers()
         for name, value in document.newest.headers or ():
             if name.lower() not in ENCODING_HEADERS:
                 headers.appendlist(name.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape"))
+        for name in ("etag", "last_modified"):
+            if value := str(validators[name]):  # of the last fetch or 304
+                headers[name.replace("_", "-")] = value
         headers[LAST_VISIT] = str(last_visit)
         kind = responsetypes.from_args(headers=headers, url=request.url, body=document.body)
         return kind(url=request.url, headers=headers, status=document.status, body=document.body)
+
+    def _is_exact(self, url: str) -> bool:
+        """Whether the newest fetch of a page was rejected as an exact copy."""
+        rejected = rejection_of(self._store.history(url), None)
+        verdict = None if rejected is None else rejected.newest.verdict
+        return verdict is not None and verdict.kind is VerdictKind.EXACT
 
     def store_response(self, spider: Spider, request: Request, response: Response) -> None:
         """Mark a confirmed page for the spider middleware, which writes all pages."""
@@ -111,5 +124,9 @@ class AlwaysAsk:
         return False
 
     def is_cached_response_valid(self, cachedresponse: Response, response: Response, request: Request) -> bool:
-        """Whether the site has confirmed the page."""
+        """Whether the site has confirmed the page; a new validator of its answer is kept."""
+        if response.status == 304:
+            for name in (b"ETag", b"Last-Modified"):
+                if value := response.headers.get(name):
+                    cachedresponse.headers[name] = value
         return response.status == 304

@@ -43,7 +43,7 @@ from w3lib.url import safe_url_string
 
 from docstore.model import capture
 from docstore.model.errors import CommitUnknown, DocstoreError
-from docstore.model.keys import template_of
+from docstore.model.keys import row_key, site, template_of
 from docstore.model.types import Headers, Page, Previous, PutResult, ReadSpec, SetCell, Verdict
 from docstore.scrapy.links import MAX_SHAPES, LinkGate, Passed, State
 from docstore.scrapy.options import FollowDuplicates, acquire, options, release
@@ -252,8 +252,8 @@ class StoreMiddleware:
         """`repeats`, `of_url` and `replaces` of a `PageResult`; the head of the module has the conditions."""
         if verdict.kind not in self._options.kinds:
             return False, "", ""
-        host = _host(url)
-        is_same_host = self._options.across_hosts or host == _host(verdict.of_url)
+        host = site(row_key(url))
+        is_same_host = self._options.across_hosts or host == site(row_key(verdict.of_url))
         if is_known and is_same_host and self._first_seen(url) <= self._first_seen(verdict.of_url):
             return None, "", ""
         if is_same_host and (
@@ -490,13 +490,6 @@ def _shapes_row(netloc: str) -> str:
     return f"urn:docstore:links:{netloc.rpartition('@')[2]}"
 
 
-def _host(url: str) -> tuple[str, int | None]:
-    """Host name without `www`, and port if it is not the default of http or https: equal for the same host."""
-    parts = urlsplit(url)
-    port = None if parts.port in (80, 443) else parts.port
-    return (parts.hostname or "").removeprefix("www."), port
-
-
 # --- responses of Scrapy as pages of the store
 
 
@@ -523,13 +516,17 @@ def page_of(response: Response, error_statuses: frozenset[int], *, from_cache: b
     if "dataloss" in response.flags or "partial" in response.flags:
         return "cut_short"  # the store would see a changed page
     if NOT_MODIFIED in response.flags:
-        return Page(response.url, b"", 304, (), now_micros())
+        return Page(response.url, b"", 304, tuple(filter(_is_validator, headers_of(response))), now_micros())
     if CACHED in response.flags and not from_cache:
         return "cached"
     if response.status >= 400 and response.status not in error_statuses:
         return "status"  # errors of a site that is down for an hour must not replace its pages
     at = _sent_at(response) if from_cache else now_micros()
     return Page(response.url, response.body, response.status, headers_of(response), at)
+
+
+def _is_validator(header: tuple[str, str]) -> bool:
+    return header[0].lower() in ("etag", "last-modified")
 
 
 def redirect_target(response: Response) -> str:

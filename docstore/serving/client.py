@@ -86,8 +86,8 @@ if TYPE_CHECKING:  # types alone
 
 _T = TypeVar("_T")
 
-CONNECT_PATIENCE_SECONDS = 1.0
-"""How long `connect` itself tries: a wrong address is said soon."""
+CONNECT_PATIENCE_SECONDS, PATIENCE_SECONDS = 1.0, 30.0
+"""How long `connect` tries, so that a wrong address is said soon, and how long later calls do, unless they are told."""
 _PAGE_FIELDS = ("headers", "status", "fetched_at", "crawl")
 """Arguments of `put_page` that describe the page; the others are `PutOptions`."""
 WATCH_SECONDS = 20
@@ -95,7 +95,7 @@ WATCH_SECONDS = 20
 
 
 def connect(
-    url: str, *, token: str | None = None, timeout_seconds: float = 60.0, retry_seconds: float = 30.0
+    url: str, *, token: str | None = None, timeout_seconds: float = 60.0, retry_seconds: float | None = None
 ) -> RemoteStore:
     """A store that `docstore serve` holds; it is a context manager.
 
@@ -103,19 +103,23 @@ def connect(
         url: of the server: ``http://host:8470``, ``https://host``, or ``unix:/path/server.sock``.
         token: a token of the server's token file; the socket needs none.
         timeout_seconds: that a send or a receive may take.
-        retry_seconds: how long a call that fails is made again.  A write carries a key, by which the server knows it
-            again: it is applied once.
+        retry_seconds: how long a call that fails is made again, also the first one, so that a client can wait for a
+            server that is still starting.  A write carries a key, by which the server knows it again: it is applied
+            once.  None makes calls again for 30 seconds, but the first one only for one second.
     Raises:
         InvalidArgument: the URL or the token is none.
         StoreUnavailable: no server answers there, or it refuses the token.
     """
-    if timeout_seconds <= 0 or retry_seconds < 0:
+    patience_seconds = PATIENCE_SECONDS if retry_seconds is None else retry_seconds
+    if timeout_seconds <= 0 or patience_seconds < 0:
         raise InvalidArgument("timeout_seconds must be above 0, and retry_seconds 0 or more")
     address = parse_address(url)
-    session = Session(address, token, min(retry_seconds, CONNECT_PATIENCE_SECONDS), timeout_seconds)
+    session = Session(
+        address, token, CONNECT_PATIENCE_SECONDS if retry_seconds is None else retry_seconds, timeout_seconds
+    )
     store = RemoteStore(session)
     store.about()
-    session.patience_seconds = retry_seconds
+    session.patience_seconds = patience_seconds
     return store
 
 
@@ -288,7 +292,7 @@ class RemoteStore:
         return stream.answers(map(as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))
 
     add_anchor = endpoint(DocumentStore.add_anchor, "POST", "/v1/anchors", role=Role.WRITE)
-    delete = endpoint(DocumentStore.delete, "DELETE", "/v1/page", "deleted", role=Role.WRITE)
+    _delete = endpoint(DocumentStore.delete, "DELETE", "/v1/page", "deleted", role=Role.WRITE)
     get = endpoint(DocumentStore.get, "GET", "/v1/page", may_be_absent=True)
     history = endpoint(DocumentStore.history, "GET", "/v1/history", "captures")
     validators = endpoint(DocumentStore.validators, "GET", "/v1/validators", may_be_absent=True)
@@ -408,6 +412,14 @@ class RemoteStore:
         """See `DocumentStore.backup`; a job of the server, into a folder of the server's machine."""
         where = str(Path(folder).absolute()) if self.session.address.is_local else str(folder)
         return self.run_job("backup", {"folder": where}, BackupReport, bytes_done(on_progress))
+
+    @as_in(DocumentStore.delete)
+    def delete(self, url: str, *, purge: bool = False, compact: bool = True) -> bool:
+        """See `DocumentStore.delete`; the compaction is a job."""
+        deleted: bool = self._delete(url, purge=purge, compact=False)
+        if deleted and purge and compact:
+            self.compact()
+        return deleted
 
     @as_in(DocumentStore.delete_crawl)
     def delete_crawl(self, crawl: str, *, on_progress: Callable[[int], None] | None = None, **options: Any) -> int:

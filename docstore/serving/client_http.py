@@ -102,12 +102,10 @@ def check_socket(path: str) -> None:
     """Refuse a socket that another user could have put there, before anything is sent to it.
 
     Raises:
-        StoreUnavailable: there is none, it is of another user, or others may use it.
+        StoreUnavailable: it is of another user, or others may use it.
+        OSError: there is none.
     """
-    try:
-        found = Path(path).lstat()
-    except OSError as error:
-        raise StoreUnavailable(f"no server answers at {path}: {error.strerror}") from error
+    found = Path(path).lstat()
     if not stat.S_ISSOCK(found.st_mode):
         raise StoreUnavailable(f"{path} is no socket; nothing was sent")
     if found.st_uid != os.geteuid():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import typing
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -97,6 +97,7 @@ class Route:
     async def answer(self, context: RequestContext, service: Service, in_path: Mapping[str, str]) -> Response:
         """Answer a request; `in_path` has the parameters of the path."""
         if self.takes_message:
+            check_names(read_pairs(context.scope["query_string"]), (), "; its parameters are fields of its message")
             fields = await message(context, service, self.function, self._is_long)
         else:
             fields = self._read_query(context, in_path)
@@ -121,7 +122,12 @@ class Route:
 
     def _read_query(self, context: RequestContext, in_path: Mapping[str, str]) -> dict[str, Any]:
         given: dict[str, Any] = dict(in_path)
-        for name, text in read_pairs(context.scope["query_string"]):
+        query: bytes = context.scope["query_string"]
+        pairs = read_pairs(query)
+        if self.path.startswith("/v1"):
+            check_names(pairs, [name for name in self.parameters if f"{{{name}}}" not in self.path])
+            check_urls(query)
+        for name, text in pairs:
             if name not in self.parameters:
                 continue
             kind, _ = self.parameters[name]
@@ -158,6 +164,34 @@ def read_pairs(raw: bytes) -> list[tuple[str, str]]:
         raise Refusal(
             400, f"the query is not UTF-8 once it is decoded ({error}); write a URL's own % as %25"
         ) from error
+
+
+def check_names(pairs: list[tuple[str, str]], known: Collection[str], hint: str = "") -> None:
+    """Refuse a query with a parameter that its route does not know.
+
+    Raises:
+        Refusal: 400; left out, it would be an option that does nothing.
+    """
+    for name, _ in pairs:
+        if name not in known:
+            names = f"its parameters are {', '.join(known)}" if known else "it takes none in the query"
+            raise Refusal(400, f"there is no parameter {name[:100]!r} here: {names}{hint}")
+
+
+def check_urls(query: bytes) -> None:
+    """Refuse a URL with a bare ``?`` before another parameter: that may be a part of the URL.
+
+    Raises:
+        Refusal: 400.
+    """
+    for part in query.split(b"&")[:-1]:
+        name, _, value = part.partition(b"=")
+        if name in (b"url", b"prefix") and b"?" in value:
+            raise Refusal(
+                400,
+                f"{name.decode()} has a bare ? and a & after it, so that its end is unknown: write the ? of a URL as "
+                "%3F and its & as %26 (curl: --get --data-urlencode url=URL)",
+            )
 
 
 _TRUTHS: Final = {

@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -226,6 +227,10 @@ def _url(listening: socket.socket) -> str:
 #
 # Whatever comes next to a body (request line, headers, lengths of chunks, trailers) is counted: a client that sends it
 # without end, or a byte a minute, is cut off.  The head and the body of an answer are sent together.
+#
+# Java's HttpClient offers HTTP/2 with each request (`Upgrade: h2c`).  The parser takes such a request for one without a
+# body and stops after its head.  No upgrade is served, and a server may ignore an offer (RFC 9110, 7.8): the parser
+# gets the same head again without it.
 
 _FRAMING_PER_BODY_BYTE: Final = 8
 """A chunk of one byte has a length and two line ends around it."""
@@ -319,14 +324,43 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, and count what is no body."""
+        self._unset_keepalive_if_required()
         self._framing_bytes += len(data)
-        super().data_received(data)
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
         if self.transport.is_closing():
             return
         if self._framing_bytes > self.limits.header_bytes + _FRAMING_PER_BODY_BYTE * self._body_bytes + len(data):
             self.send_400_response(f"More than {self.limits.header_bytes} bytes of headers.")
         elif self._is_in_head or (not self._is_in_request and self._is_idle()):
             self._start_head_timer()
+
+    def _parse(self, data: bytes) -> None:
+        """Parse bytes; the head of a request that offers an upgrade is parsed again without the offer."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                self.parser.feed_data(rest)
+                return
+            except httptools.HttpParserUpgrade as offer:
+                rest = rest[offer.args[0] :]
+            head = self._head_without_upgrade()
+            self.parser = httptools.HttpRequestParser(self)  # the other one is closed if the head says so
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+            self.parser.feed_data(head)
+
+    def _head_without_upgrade(self) -> bytes:
+        """The head of the request that has just been parsed, without its offer of another protocol."""
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        for name, value in self.headers:
+            if name == b"connection":
+                value = b",".join(one for one in value.split(b",") if one.strip().lower() != b"upgrade")
+            if name != b"upgrade":
+                lines.append(name + b": " + value)
+        return b"\r\n".join((*lines, b"", b""))
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -338,6 +372,10 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Its head is here."""
+        if self.parser.get_method() == b"CONNECT":
+            raise ValueError("this is no proxy")  # the parser makes a 400 of it
+        if self.parser.should_upgrade():  # its head will be parsed again
+            return
         self._stop_head_timer()
         self._is_in_head, self._is_in_request = False, True
         if not self.url.startswith(b"/") and self.url != b"*":
@@ -354,6 +392,8 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """All of it is here."""
+        if self.parser.should_upgrade():
+            return
         self._is_in_request = False
         super().on_message_complete()
 

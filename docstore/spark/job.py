@@ -356,7 +356,7 @@ class _Sweep:
             ends = moved.select("source", F.col("end").alias("target"))
             if is_done:
                 break
-        votes = ends.mapInArrow(kernels.of_one_host, "target binary").groupBy("target").count()
+        votes = ends.groupBy("target").count()
         votes = votes.select(F.col("target").alias("row_key"), F.col("count").alias("votes"))
         ends = ends.select(F.col("source").alias("declared"), F.col("target").alias("end"))
         members = members.join(ends, "declared", "left").withColumn("end", F.coalesce("end", "declared"))

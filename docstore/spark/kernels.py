@@ -26,15 +26,14 @@ from docstore.dedup.kernel import shared_members
 from docstore.model.capture import ClusterPlace
 from docstore.model.choices import BINS, CanonicalPolicy, VerdictKind
 from docstore.model.errors import missing_extra
-from docstore.model.keys import resolve, row_key, same_host, site, url_of
+from docstore.model.keys import same_site, url_of
 from docstore.model.sets import Numbers, distinct
-from docstore.model.types import Page, header_of
-from docstore.reading.documents import REDIRECT_STATUSES
+from docstore.model.types import Page
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.writes import Prepared
 from docstore.sweep.candidates import Alike, band_keys, band_pairs, band_width, in_large_buckets
 from docstore.sweep.clusters import cluster_versions, missing_pairs
-from docstore.sweep.kernels import BY_TEXT, LONG_TEXT_BYTES, TextRule, equality, identify, text_of
+from docstore.sweep.kernels import BY_TEXT, LONG_TEXT_BYTES, TextRule, equality, identify, moved_to, target_of, text_of
 from docstore.sweep.pairs import Listed, PairGraph, set_apart
 from docstore.writing.prepare import Preparer
 
@@ -236,13 +235,13 @@ def _row(page: Prepared) -> tuple[object, ...]:
         shown = TitledPage(page.row_key, analysis.title, lambda: analysis.main, lambda: page.page.body)
         held = "\n".join(sorted(shown.held_words)).encode("utf-8", "surrogatepass")
         mostly_main = shown.is_mostly_main
-    location = header_of(page.page.headers, "location") if status in REDIRECT_STATUSES else None
+    canonical = target_of(page.row_key, analysis.canonical)
     return (
         page.row_key,
         page.timestamp,
         equal.body,
         is_blank(page.page.body),
-        _target(page.url, location),
+        moved_to(page.row_key, status, lambda: page.page.headers),
         equal.identity,
         titled,
         equal.equal_by == BY_TEXT,
@@ -253,16 +252,11 @@ def _row(page: Prepared) -> tuple[object, ...]:
         title,
         held,
         mostly_main,
-        _target(page.url, analysis.canonical),
+        canonical if canonical is not None and same_site(canonical, page.row_key) else None,
         analysis.main_bytes,
         None,
         None,
     )
-
-
-def _target(url: str, reference: str | None) -> bytes | None:
-    target = resolve(url, reference) if reference else None
-    return None if target is None else row_key(target)
 
 
 def versions_of_pages(batches: Batches) -> Iterator[Any]:
@@ -298,9 +292,13 @@ def versions_of_pages(batches: Batches) -> Iterator[Any]:
             continue
         indices, timestamps, times, last = zip(*taken, strict=True)
         versions = table.take(pa.array(indices))
+        ends = zip(versions["row_key"].to_pylist(), versions["redirect"].to_pylist(), last, strict=True)
+        moved = {key: target for key, target, each in ends if each is None}
+        declared = zip(versions["row_key"].to_pylist(), versions["declared"].to_pylist(), strict=True)
         columns = {name: versions[name] for name in VERSION.names[:-2]} | {
             "timestamp": pa.array(timestamps, pa.int64()),
             "redirect": pc.if_else(pa.array([each is None for each in last]), versions["redirect"], None),
+            "declared": pa.array([moved.get(key, target) for key, target in declared], pa.binary()),
             "column_time": pa.array(times, pa.int64()),
             "is_last": pa.array(last, pa.bool_()),
         }
@@ -315,14 +313,6 @@ def _end_row(
         taken[latest] = (*taken[latest][:3], True)
     if redirect is not None and index >= 0:
         taken.append((index, captured, captured, None))
-
-
-def of_one_host(batches: Batches) -> Iterator[Any]:
-    """`target` of those redirects, from `source` to `target`, that stay on their host."""
-    for batch in batches:
-        pairs = zip(batch["source"].to_pylist(), batch["target"].to_pylist(), strict=True)
-        kept = [target for source, target in pairs if same_host(target, source)]
-        yield pa.RecordBatch.from_arrays([pa.array(kept, pa.binary())], names=["target"])
 
 
 # --- pairs
@@ -474,7 +464,7 @@ def _places(rule: ClusterRule, table: Any, pairs: Listed) -> Any:
     rows = np.fromiter((names.setdefault(key, len(names)) for key in row_keys), np.int64, count)
     latest = {row_keys[number]: number for number in np.flatnonzero(_numbers(table, "is_last")).tolist()}
     ends = zip(row_keys, table["end"].to_pylist(), strict=True)
-    declared = (latest.get(end, -1) if end and end != key and site(end) == site(key) else -1 for key, end in ends)
+    declared = (latest.get(end, -1) if end and end != key else -1 for key, end in ends)
     leader = np.searchsorted(numbers, _numbers(table, "leader"))
     graph = _graph(rule, table, pairs, leader, rows)
     good, votes = _numbers(table, "good"), _numbers(table, "votes")

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from docstore.model.errors import CorruptionError, StorageError, StoreUnavailable
+from docstore.model.errors import CorruptionError, InvalidArgument, StorageError, StoreUnavailable
 
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: free space and write again",
@@ -31,6 +31,22 @@ _REMEDIES = {
     errno.ENOENT: "there is no such file or folder",
     errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
 }
+
+
+def check_name(path: Path) -> None:
+    """Refuse a path that is no text: LevelDB, JSON and the terminal cannot name it.
+
+    Raises:
+        InvalidArgument: it is not UTF-8.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        name = next(part for part in path.parts if part.encode(errors="replace") != os.fsencode(part))
+        shown = [ascii(os.fsencode(one))[2:-1].replace("\\\\", "\\") for one in (path, name)]
+        raise InvalidArgument(
+            f"a folder of {shown[0]} has a name that is not UTF-8: rename '{shown[1]}', or name another folder"
+        ) from error
 
 
 @contextmanager
@@ -466,6 +482,10 @@ class StoreLock:
                 with suppress(OSError):
                     os.ftruncate(descriptor, 0)
             os.close(descriptor)
+
+    def __del__(self) -> None:
+        """Release the lock of a store that was dropped without being closed."""
+        self.release()
 
     def _write_holder(self, descriptor: int, server: str) -> None:
         holder = Holder(os.getpid(), _process_start(os.getpid()), os.uname().nodename, self._version, server)

@@ -16,13 +16,15 @@ data is hidden from every read here at once, and removed by compaction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from heapq import merge
 from itertools import groupby, islice
 from operator import eq
 from types import MappingProxyType
+from typing import Self
 
 from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, CRAWL, NOTE_FAMILY, PAYLOAD_DIGEST, Column
-from docstore.model.errors import InvalidArgument
+from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, TIMESTAMP_MAX
 from docstore.model.types import (
     BUILT_IN_FAMILIES,
@@ -51,6 +53,7 @@ from docstore.storage.captures import (
     without_body,
 )
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
+from docstore.storage.unreadable import Place
 from docstore.storage.values import encode_inline
 
 PAGES = "pages"
@@ -140,13 +143,32 @@ class CaptureRows:
         self.collects_captures, self.collects_bodies = not keeps_all(captures), not keeps_all(bodies)
         self.collects = self.collects_captures or self.collects_bodies
         self.ages_captures = any(policy.max_age_seconds is not None for policy in (captures, bodies))
+        self._on_damaged: Callable[[CorruptionError, Place], None] | None = None
 
     def record(self, row_key: bytes, timestamp: int, pending: Pending = NONE_PENDING) -> CaptureRecord | None:
         """The capture record at a time, whether or not a policy hides it; None if the time is free."""
         if timestamp in pending:
             return pending[timestamp]
         value = self._engine.value_at(self._name, row_key, CAPTURE_FAMILY, b"", timestamp)
-        return None if value is None else decode_capture(timestamp, value)
+        return None if value is None else self._decoded(row_key, timestamp, value)
+
+    def passing_over(self, on_damaged: Callable[[CorruptionError, Place], None]) -> Self:
+        """The same table, in which a damaged capture record is as if it were not there, once it is listed.
+
+        For writers: a page that is only a candidate must not stop the others, and a write replaces a damaged record.
+        """
+        other = copy(self)
+        other._on_damaged = on_damaged
+        return other
+
+    def _decoded(self, row_key: bytes, timestamp: int, value: bytes) -> CaptureRecord | None:
+        try:
+            return decode_capture(timestamp, value)
+        except CorruptionError as error:
+            if self._on_damaged is None:
+                raise
+            self._on_damaged(error, Place(row_key, CAPTURE_FAMILY, b"", timestamp))
+            return None
 
     def records(
         self, row_key: bytes, start: int = 0, end: int | None = None, pending: Pending = NONE_PENDING
@@ -164,7 +186,8 @@ class CaptureRows:
         while True:
             spec = ReadSpec((CAPTURE_FAMILY,), since=start, until=end, cell_limit=limit)
             cells = self._engine.read_row(self._name, row_key, spec)
-            yield from map(capture_of, cells)
+            decoded = (self._decoded(row_key, cell.timestamp, cell.value) for cell in cells)
+            yield from (record for record in decoded if record is not None)
             if len(cells) < limit:
                 return
             end = cells[-1].timestamp
@@ -201,8 +224,8 @@ class CaptureRows:
             if cell is None:
                 return None
             if (end is None or cell.timestamp < end) and not self.ages_captures:
-                record = decode_capture(cell.timestamp, cell.value)
-                if record.kind == CAPTURE_STORED:
+                record = self._decoded(row_key, cell.timestamp, cell.value)
+                if record is not None and record.kind == CAPTURE_STORED:
                     return stored_capture(record)
         if end is not None and not self.collects:
             newest = next(self.records(row_key, 0, end, pending), None)

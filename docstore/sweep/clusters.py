@@ -352,6 +352,7 @@ def _order(
         names: dict[bytes, int] = {}
         numbers = (names.setdefault(site(key), len(names)) for key in row_keys)
         sites = np.fromiter(numbers, np.int64, len(row_keys))
+        sites[voters] = sites[targets]  # one that has moved to another site gives it its age, too
         ages = pages.timestamps.copy()
         ages[voted] = graph.oldest_of_site(chosen, sites, pages.timestamps, voted)
         pages = replace(pages, declared=votes, redirected=redirected, site_timestamps=ages)

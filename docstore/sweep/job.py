@@ -31,7 +31,7 @@ from docstore.model import markup
 from docstore.model.capture import BODY, ClusterPlace, PagePointer
 from docstore.model.choices import APPLIED_KINDS, APPLY, MEASURES, TEXTS, CanonicalPolicy, VerdictKind
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.model.keys import row_key, same_host, url_of
+from docstore.model.keys import row_key, same_site, site, url_of
 from docstore.model.plain import Plain
 from docstore.model.sets import Numbers, distinct
 from docstore.model.types import SAME_PAGE, Policy
@@ -449,7 +449,7 @@ class _Sweep:
         policy = Policy(options.apply or Policy.FLAG)
         if policy is Policy.REJECT and options.any_host:
             policy = Policy.REJECT_ANY
-        members, reasons = self._members(versions, clusters)
+        members, targets, reasons = self._members(versions, clusters)
         gone = np.zeros(len(versions.rows), bool)
         applied: Counter[str] = Counter()
         with ExitStack() as stack:
@@ -463,7 +463,7 @@ class _Sweep:
                 changed = False
                 for start in range(0, len(members), APPLY_GROUP):
                     group = members[start : start + APPLY_GROUP]
-                    pairs = [(_pointer(versions, n), _pointer(versions, clusters.canonical[n])) for n in group]
+                    pairs = [(_pointer(versions, n), _pointer(versions, targets[n])) for n in group]
                     outcomes = store.apply_duplicates(pairs, policy, options.kinds, needed, dry_run=options.dry_run)
                     for number, outcome in zip(group, outcomes, strict=True):
                         if outcome.reason == "canonical":
@@ -483,24 +483,30 @@ class _Sweep:
         clusters.canonical[alone], clusters.similarity[alone] = alone, 1.0
         return gone
 
-    def _members(self, versions: Versions, clusters: Clusters) -> tuple[list[int], Counter[str]]:
-        """Versions of other URLs than their canonical page's that may be changed, and why others may not."""
+    def _members(self, versions: Versions, clusters: Clusters) -> tuple[list[int], dict[int, int], Counter[str]]:
+        """Versions that may be changed; for each the page that it duplicates; and why others may not be changed.
+
+        That is the canonical page, or, if that is of another site and may not be, the oldest page of its own site.
+        """
         reasons: Counter[str] = Counter()
-        members: list[int] = []
-        canonical = clusters.canonical
-        equal = (versions.identity == versions.identity[canonical]).all(axis=1)
-        equal |= (versions.bodies == versions.bodies[canonical]).all(axis=1)
-        chosen = (versions.rows != versions.rows[canonical]) & (versions.column_times >= versions.timestamps)
-        for number in np.flatnonzero(chosen).tolist():
-            if not self._options.any_host and not same_host(
-                versions.row_keys[number], versions.row_keys[int(canonical[number])]
-            ):
+        targets: dict[int, int] = {}
+        of_site: dict[tuple[int, bytes], int] = {}
+        chosen = (versions.rows != versions.rows[clusters.canonical]) & (versions.column_times >= versions.timestamps)
+        is_newest = np.append(versions.rows[1:] != versions.rows[:-1], True)
+        numbers = np.flatnonzero(chosen)
+        for number in numbers[np.lexsort((numbers, versions.timestamps[numbers], ~is_newest[numbers]))].tolist():
+            target, own = int(clusters.canonical[number]), versions.row_keys[number]
+            if not (self._options.any_host or same_site(own, versions.row_keys[target])):
+                target = of_site.setdefault((target, site(own)), number)
+            is_equal = (versions.identity[number] == versions.identity[target]).all()
+            is_equal |= (versions.bodies[number] == versions.bodies[target]).all()
+            if versions.rows[target] == versions.rows[number]:
                 reasons["other_host"] += 1
-            elif not equal[number] and not {VerdictKind.NEAR, VerdictKind.CONTAINED} & set(self._options.kinds):
+            elif not is_equal and not {VerdictKind.NEAR, VerdictKind.CONTAINED} & set(self._options.kinds):
                 reasons["kind"] += 1
             else:
-                members.append(number)
-        return members, reasons
+                targets[number] = target
+        return sorted(targets), targets, reasons
 
     # --- progress
 

@@ -24,8 +24,11 @@ from docstore.dedup.comparable import (
     text_compares,
 )
 from docstore.dedup.kernel import Kernel, joined_words, sketches_of_sets
+from docstore.model import keys
 from docstore.model.format import SCHEME_TEXT_2
 from docstore.model.sets import Numbers, Sets
+from docstore.model.types import Headers, header_of
+from docstore.reading.documents import REDIRECT_STATUSES
 
 # --- when two versions are equal: one rule for all stages and for verdicts
 #
@@ -197,3 +200,21 @@ def in_order(threads: int, work: Callable[[Part], Result], parts: Iterable[Part]
                 yield window.popleft().result()
         while window:
             yield window.popleft().result()
+
+
+# --- where a page leads
+
+_FOR_GOOD = (301, 308)
+
+
+def target_of(row_key: bytes, reference: str | None) -> bytes | None:
+    """The row to which a reference on a page leads."""
+    target = keys.resolve(keys.url_of(row_key), reference) if reference else None
+    return None if target is None else keys.row_key(target)
+
+
+def moved_to(row_key: bytes, status: int, headers: Callable[[], Headers]) -> bytes | None:
+    """The row to which a page has moved, by its answer; to another site only for good: 302 and 307 may be logins."""
+    target = target_of(row_key, header_of(headers(), "location")) if status in REDIRECT_STATUSES else None
+    may_move = target is not None and (status in _FOR_GOOD or keys.same_site(target, row_key))
+    return target if may_move else None

@@ -37,14 +37,14 @@ from docstore.model.choices import BINS
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, SCHEME_SKETCH_1, SCHEME_TEXT_2, SKETCH_BYTES, VERDICT_KINDS
 from docstore.model.sets import Numbers
-from docstore.model.types import SAME_PAGE, header_of
+from docstore.model.types import SAME_PAGE
 from docstore.reading.documents import MAX_REDIRECTS, REDIRECT_STATUSES, DocumentReader
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.unreadable import Place
 from docstore.storage.values import is_absent, is_ref, parse_cell_value, raw_bytes_of
 from docstore.store import DocumentStore
-from docstore.sweep.kernels import LONG_TEXT_BYTES, equality, in_order
+from docstore.sweep.kernels import LONG_TEXT_BYTES, equality, in_order, moved_to, target_of
 
 Value = TypeVar("Value")
 
@@ -130,9 +130,9 @@ class Versions:
         placed: (n,) uint64 checksum of the columns of an earlier sweep; 0 for none.
         named: (version, version) that the write path called duplicates.
         duplicate: (n,) bool: the verdict of one of its captures names another page.
-        declared: (n,) int64 the version of another row of its site that it declares as canonical, redirects followed;
-            -1 for none.
-        redirected: (n,) int64 stored redirects of its own host that lead to it.
+        declared: (n,) int64 the version of another row to which its URL has moved (`moved_to`), or that it declares as
+            canonical, of its site, redirects followed; -1 for none.
+        redirected: (n,) int64 stored redirects that lead to it.
         stale: (row key, timestamp) of columns of an earlier sweep that belong to no version any more.
         state: BLAKE3 of everything that the result depends on, 16 bytes.
         marks: row keys of every MARK_VERSIONS-th version: they are in memory, so that a search reads few others.
@@ -308,7 +308,7 @@ class _Reading:
             self._placed[number] = placed.get(self._column_times[number], 0)
         self._stale += [(row_key, timestamp) for timestamp in sorted(placed.keys() - set(self._column_times[first:]))]
         if captures:
-            self._count_redirect(row_key, captures[0])
+            self._count_redirect(row_key, captures[0], first)
         self._row_number += 1
 
     def _version(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], body: bytes) -> None:
@@ -356,18 +356,21 @@ class _Reading:
     def _declare(self, number: int, row_key: bytes, canonical: bytes) -> None:
         """Note the canonical link of a version."""
         reference = canonical.decode("utf-8", "replace")
-        target = keys.resolve(keys.url_of(row_key), reference) if reference else None
-        if target is not None:
-            self._declared.append((number, keys.row_key(target)))
+        target = target_of(row_key, reference)
+        if target is not None and keys.same_site(target, row_key):
+            self._declared.append((number, target))
 
-    def _count_redirect(self, row_key: bytes, newest: LiveCapture) -> None:
+    def _count_redirect(self, row_key: bytes, newest: LiveCapture, first: int) -> None:
+        """Note that the URL of a row has moved: its versions, from the first one on, vote for where it leads."""
         decoded = partial(self._decoded, row_key, newest.timestamp, newest.columns)
-        if decoded(capture.STATUS, _status, 0) not in REDIRECT_STATUSES:
+        headers = partial(decoded, capture.HEADERS, capture.decode_headers, ())
+        target = moved_to(row_key, decoded(capture.STATUS, _status, 0), headers)
+        if target is None:
             return
-        location = header_of(decoded(capture.HEADERS, capture.decode_headers, ()), "location")
-        target = keys.resolve(keys.url_of(row_key), location) if location else None
-        if target is not None:
-            self._redirects[row_key] = keys.row_key(target)
+        self._redirects[row_key] = target
+        while self._declared and self._declared[-1][0] >= first:
+            self._declared.pop()
+        self._declared += [(number, target) for number in range(first, len(self._rows))]
 
     def _value(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], column: Column) -> bytes:
         """A value, or b"" if it is absent or unreadable; an unreadable value is recorded."""
@@ -438,11 +441,11 @@ class _Reading:
         latest = int(versions.timestamps.max()) if len(versions.timestamps) else 0
         for number, target in self._declared:
             end, row_key = self._end_of(target), versions.row_keys[number]
-            if end != row_key and keys.site(end) == keys.site(row_key):
+            if end != row_key:
                 versions.declared[number] = versions.find(end, latest)
         for source in self._redirects:
             target = self._end_of(source)
-            number = versions.find(target, latest) if keys.same_host(target, source) else -1
+            number = versions.find(target, latest)
             if number >= 0:
                 versions.redirected[number] += 1
 

@@ -43,7 +43,7 @@ from docstore.model.format import (
 )
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Plan
-from docstore.storage.files import PRIVATE, Files, ReadFile
+from docstore.storage.files import PRIVATE, Files, ReadFile, check_name
 from docstore.storage.reports import BackupReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.tablets.commit import LocalCommitter
@@ -79,6 +79,7 @@ def backup(
 ) -> BackupReport:
     """Copy an open store; see `DocumentStore.backup`."""
     files = backend.files
+    check_name(folder)
     if folder.resolve().is_relative_to(backend.path.resolve()):
         raise InvalidArgument(f"{folder} is inside the store and would be lost with it; name a folder outside")
     earlier = _read(files, folder) if files.exists(folder / BACKUP_FILE) else None
@@ -205,6 +206,7 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
     files = Files() if files is None else files
     if not files.exists(folder / BACKUP_FILE):
         raise InvalidArgument(f"there is no backup in {folder}; name the folder that `docstore backup` wrote")
+    check_name(target)
     content = _read(files, folder)
     files.make_folder(target, PRIVATE)
     if not _begin_restore(files, target, files.read_whole(folder / BACKUP_FILE)):

@@ -61,6 +61,7 @@ from docstore.storage.files import (
     PRIVATE,
     Files,
     StoreLock,
+    check_name,
     read_holder,
     read_only_error,
     translated,
@@ -375,6 +376,7 @@ class StoreDirectory:
             CorruptionError: parts of the store are missing or damaged.
             InvalidArgument: the schema differs from the store's own, or the folder of a new store is not empty.
         """
+        check_name(self._path)
         is_new = self._is_new(schema, create=create)
         if read_only is None:
             read_only = not is_new and self._cannot_be_written()

@@ -30,12 +30,12 @@ from docstore.storage.engine import Plan
 from docstore.storage.table import PAGES
 from docstore.storage.values import INLINE_TAG, is_ref
 from docstore.storage.writes import Prepared, Write
-from docstore.writing.judge import stored_as
+from docstore.writing.judge import stored_as, validator_columns
 from docstore.writing.maintenance import MADE_AGAIN
 from docstore.writing.writer import WriteSide
 
 _REJECTED = (capture.CHECKSUM, capture.CRAWL)
-"""Columns that a capture keeps if it is rejected after its write."""
+"""Columns that a capture keeps if it is rejected after its write, beside its validators."""
 
 
 class Applied(NamedTuple):
@@ -186,6 +186,9 @@ class DuplicateApplier:
                 }
                 changed.append(record._replace(columns=columns, confirms=0).cell())
                 continue
+            if capture.HEADERS in record.columns:
+                headers = capture.decode_headers(self._values.fetch(record.columns[capture.HEADERS]))
+                columns |= validator_columns(headers)
             verdict = self._stored_verdict(record)
             if verdict is not None and first is not None:
                 rejected = verdict._replace(

@@ -43,8 +43,18 @@ from docstore.model.format import (
     CAPTURE_STORED,
     TIMESTAMP_MAX,
 )
-from docstore.model.keys import same_host
-from docstore.model.types import Cell, DeleteCells, Mutation, Policy, Previous, RowMutations, SetCell
+from docstore.model.keys import same_site
+from docstore.model.types import (
+    SAME_PAGE,
+    Cell,
+    DeleteCells,
+    Headers,
+    Mutation,
+    Policy,
+    Previous,
+    RowMutations,
+    SetCell,
+)
 from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture, not_modified
@@ -57,6 +67,8 @@ from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
 BATCH_ANCHORS = 20_000
 """A batch with so many anchors is committed before its next pages, because they are in memory."""
+LONGEST_VALIDATOR = 200
+"""Characters of an ETag that a rejected page keeps; servers write 10 to 70."""
 MOST_PROBES = 8
 """Milliseconds that are looked up one by one; after that, runs of taken milliseconds are read at once."""
 
@@ -176,7 +188,7 @@ class View:
         self.pages = LivePages(table, values, memory, bases) if caches else LivePages(table, values)
         thresholds, title_rule = Thresholds.of(schema), schema.title_rule
         self.detector = Detector(self.index, self.kernel, self.pages, thresholds, title_rule=title_rule, memory=memory)
-        self._table = table
+        self._table = table.passing_over(values.unreadable.record)
         self._values = values
         self._engine = backend.engine
         self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
@@ -196,6 +208,11 @@ class View:
         if not pending and row_key in self.pages.batch.absent:
             return None
         return self._table.newest_capture(row_key, timestamp, pending)
+
+    def last_fetch(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
+        """The newest page or rejected capture of a row before a time."""
+        captures = self._table.captures(row_key, timestamp, self.pages.batch.records(row_key))
+        return next((one for one in captures if one.kind != CAPTURE_NOT_MODIFIED), None)
 
     def next_time(self, row_key: bytes, timestamp: int, checksum: bytes) -> int:
         """The first time, from this one on, that is free or has this checksum; the caller verifies it."""
@@ -367,7 +384,19 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
     elif is_confirmation and not is_shown:
         stored = capture.STORED_CONFIRMED
     else:
-        stored = stored_as(page, verdict, policies.get(verdict.kind, Policy.FLAG), view)
+        policy = policies.get(verdict.kind, Policy.FLAG)
+        stored = stored_as(page, verdict, policy, view)
+        if (
+            stored != capture.STORED_REJECTED
+            and (of := verdict.of) is not None
+            and verdict.kind in SAME_PAGE
+            and Policy.REJECT in policies.values()
+            and (policy is Policy.REJECT or not same_site(row_key, of.row_key))
+        ):
+            own = view.detector.of_site(row_key, page.page.body, page.analysis, status=status)
+            rejects = own is not None and policies.get(own.kind) is Policy.REJECT
+            if own is not None and rejects and stored_as(page, own, Policy.REJECT, view) == capture.STORED_REJECTED:
+                verdict, stored = own, capture.STORED_REJECTED
         if is_shown and stored == capture.STORED_REJECTED:
             stored = capture.STORED_BODY
     verdict = StoredVerdict(*verdict[:8], previous, previous_similarity, stored)
@@ -390,7 +419,11 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
 
 
 def _judge_visit(page: Prepared, view: View) -> Write:
-    """Judge a visit without a body (304): it confirms the page before it, and gets that page's verdict."""
+    """Judge a visit without a body (304): it confirms the page before it, and gets that page's verdict.
+
+    A visit after a rejected fetch confirms no page: it has the checksum of what was rejected, so that it shows no
+    older version again.
+    """
     timestamp, row_key = page.timestamp, page.row_key
     taken = view.record(row_key, timestamp)
     while taken is not None and taken.kind != CAPTURE_NOT_MODIFIED:  # a page has the same time
@@ -407,6 +440,12 @@ def _judge_visit(page: Prepared, view: View) -> Write:
         return _already_stored(page, timestamp, verdict)
     columns = {capture.VISIT: encode_inline(capture.encode_visit(page.page.status, page.page.headers))}
     confirms = 0
+    last = view.last_fetch(row_key, timestamp)
+    if last is not None and last.kind == CAPTURE_REJECTED:
+        rejected = view.verdict_of(row_key, last)
+        verdict = _NOT_MODIFIED if rejected is None else not_modified(rejected)._replace(stored=capture.STORED_VISIT)
+        before = None
+        columns |= {column: last.columns[column] for column in (capture.CHECKSUM,) if column in last.columns}
     if before is not None:
         confirms = before.source
         if capture.CHECKSUM in before.columns:
@@ -434,6 +473,8 @@ def _record(
         columns = {
             column: value for column, value in columns.items() if column[0] == family or column == capture.CHECKSUM
         }
+    if kind == CAPTURE_REJECTED:
+        columns |= validator_columns(page.page.headers)
     columns[capture.VERDICT] = encode_inline(capture.encode_verdict(verdict))
     if page.page.crawl:
         columns[capture.CRAWL] = encode_inline(page.page.crawl.encode())
@@ -441,16 +482,27 @@ def _record(
     return CaptureRecord(timestamp, kind, columns, now, confirms)
 
 
+def validator_columns(headers: Headers) -> dict[Column, bytes]:
+    """Of the headers of a rejected page, those with which it is asked for again."""
+    kept = [
+        (name, value)
+        for name, value in headers
+        if name.lower() in ("etag", "last-modified") and len(value) <= LONGEST_VALIDATOR
+    ]
+    return {capture.HEADERS: encode_inline(capture.encode_headers(tuple(kept)))} if kept else {}
+
+
 def stored_as(page: Prepared, verdict: StoredVerdict, policy: Policy, view: View) -> str:
     """How the policy for its verdict stores a page: one of the STORED_ words.
 
-    A page is rejected only while the page that it duplicates is what its URL shows.
+    A page is rejected only while the page that it duplicates is what its URL shows, and by `reject` only for a page of
+    its own site.
     """
     whole = capture.STORED_BODY if page.keep_body else capture.STORED_TEXT
     of = verdict.of
     if policy is Policy.FLAG or of is None or (policy is Policy.REFERENCE and not page.keep_body):
         return whole
-    if policy is Policy.REJECT and not same_host(page.row_key, of.row_key):
+    if policy is Policy.REJECT and not same_site(page.row_key, of.row_key):
         return whole
     body = view.pages.cell_value(of, BODY)
     if page.keep_body and (body is None or is_absent(body)):

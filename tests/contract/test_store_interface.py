@@ -282,6 +282,13 @@ def test_a_visit_gives_validators(store: Any) -> None:
     store.put_page(url, body("visits"), headers=headers, fetched_at=AT)
     assert store.put_page(url, status=304, fetched_at=AT + DAY).stored == "confirmed"
     assert store.validators(url) == {"etag": '"v1"', "last_modified": headers[1][1], "last_visit": AT + DAY}
+    store.put_page(url, status=304, headers=(("ETag", '"v2"'),), fetched_at=AT + 2 * DAY)
+    assert store.validators(url) == {"etag": '"v2"', "last_modified": headers[1][1], "last_visit": AT + 2 * DAY}
+    later = (("last-modified", "Wed, 15 Nov 2023 22:13:20 GMT"),)
+    store.put_page(url, status=304, headers=later, fetched_at=AT + 3 * DAY)
+    assert store.validators(url) == {"etag": '"v2"', "last_modified": later[0][1], "last_visit": AT + 3 * DAY}
+    store.put_page(url, body("visits2"), headers=(("ETag", '"v3"'),), fetched_at=AT + 4 * DAY)
+    assert store.validators(url) == {"etag": '"v3"', "last_modified": "", "last_visit": AT + 4 * DAY}
     assert store.validators("https://visits.example/none") is None
 
 

@@ -178,7 +178,7 @@ def test_bytes_of_a_purged_page_do_not_come_back_in_a_dictionary(
         first, *others = pages("a", 6)
         marked = first.body.replace(b"<p>", b"<p>" + b" ".join(b"%s%d" % (mark, n) for n in range(300)), 1)
         list(store.put_pages([first._replace(body=marked), *others]))
-        store.delete(first.url, purge=True)
+        store.delete(first.url, purge=True, compact=False)
         compaction = threading.Thread(target=store.compact)
         compaction.start()
         assert waits.wait(60)

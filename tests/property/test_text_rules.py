@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 
-import pytest
 from counts import few
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -64,12 +63,6 @@ def test_combined_keeps_lines_of_the_visible_text_in_order_and_none_only_without
 def test_scored_keeps_lines_of_the_visible_text_or_of_noscript(source: str) -> None:
     shown = " ".join((text_of("visible", source), text_of("visible", source.replace("noscript", "section"))))
     assert all(line in " ".join(shown.split()) for line in text_of("scored", source).split("\n"))
-
-
-@pytest.mark.parametrize("name", EXTRACTORS)
-def test_a_page_of_one_paragraph_has_it_as_its_text(name: str) -> None:
-    text = " ".join(f"Cup {number} of green tea was drunk by a person who likes black tea." for number in range(12))
-    assert text_of(name, f"<title>Tea</title><body><p>{text}") == text
 
 
 def test_references_in_text_equal_the_standard_library() -> None:

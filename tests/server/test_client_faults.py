@@ -9,6 +9,7 @@ import socket
 import socketserver
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -304,6 +305,32 @@ def test_pauses_grow_are_random_and_end() -> None:
     assert backoff.pause(error, retry_after=3) == 3.025
     backoff.succeeded()
     assert backoff.pause(error) == 0.025
+
+
+@pytest.mark.parametrize("over", ["tcp", "unix"])
+def test_a_client_waits_for_a_server_that_is_still_starting(tmp_path: Path, over: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"unix:{tmp_path / 's.sock'}" if over == "unix" else f"http://127.0.0.1:{port}"
+    with pytest.raises(StoreUnavailable, match="is `docstore serve` running there"):
+        connect(url)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(connect, url, retry_seconds=60)
+        with pytest.raises(TimeoutError):
+            waiting.result(1.5)
+        with serving(tmp_path / "store", port=port, unix=tmp_path / "s.sock"), waiting.result(60) as store:
+            assert store.put_page("https://x.example/", b"<p>words").stored == "body"
+
+
+def test_a_refused_token_is_not_tried_again(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"read {'r' * 20}\n")
+    tokens.chmod(0o600)
+    with serving(tmp_path / "store", token_file=tokens) as served:
+        with pytest.raises(StoreUnavailable, match="token"):
+            connect(served.server.url, token="w" * 20, retry_seconds=600)
+        assert served.logged().count('"status":401') == 1
 
 
 def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:

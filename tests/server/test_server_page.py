@@ -262,7 +262,9 @@ def test_a_browser_may_only_show_it(served: Serving, path: str) -> None:
 def wait_for_jobs(served: Serving) -> None:
     for job in served.http.get("/v1/jobs").json()["jobs"]:
         while job["state"] == "running":
-            job = served.http.get(f"/v1/jobs/{job['id']}", params={"wait": 30, "seen": job["revision"]}).json()
+            job = served.http.get(
+                f"/v1/jobs/{job['id']}", params={"wait_seconds": 30, "revision": job["revision"]}
+            ).json()
         assert job["state"] == "done", job
 
 

@@ -405,6 +405,50 @@ def test_a_wrong_query_is_refused_with_the_parameter(served: Serving, query: str
     assert answer.status_code == 400 and words in answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("method", "target", "words"),
+    [
+        ("GET", "/v1/page?url=https://a.example/&fetched=5", "no parameter 'fetched' here: its parameters are url, at"),
+        ("PUT", "/v1/page?url=https://a.example/&fetched-at=5", "no parameter 'fetched-at' here"),
+        ("PUT", "/v1/page?URL=https://a.example/", "no parameter 'URL' here"),
+        ("GET", "/v1/search?q=words", "no parameter 'q' here"),
+        ("GET", "/v1/schema?url=https://a.example/", "it takes none in the query"),
+        ("POST", "/v1/page?dry_run=1", "its parameters are fields of its message"),
+        ("DELETE", "/v1/page?url=https://a.example/&purged=1", "no parameter 'purged' here"),
+        ("GET", "/v1/jobs/1?name=2", "no parameter 'name' here"),
+        ("PUT", "/v1/page?url=https://a.example/?a=1&at=5", "no parameter 'at' here"),
+        ("PUT", "/v1/page?url=https://a.example/?a=1&status=200", "url has a bare ? and a & after it"),
+        ("GET", "/v1/page?url=https://a.example/?a=1&at=5", "write the ? of a URL as %3F"),
+        ("GET", "/v1/urls?prefix=https://a.example/?a&limit=5", "prefix has a bare ?"),
+        ("GET", "/v1/page/body?url=https://a.example/?&at=5", "url has a bare ?"),
+    ],
+)
+def test_what_a_route_would_not_read_as_it_is_meant_is_refused(
+    served: Serving, method: str, target: str, words: str
+) -> None:
+    answer = served.http.send(httpx.Request(method, f"{served.server.url}{target}", content=BODY))
+    assert (answer.status_code, words in answer.text) == (400, True), answer.text
+    assert served.store.get("https://a.example/?a=1") is None
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1/page/body?url=https%3A%2F%2Fa.example%2F%3Fa%3D1%26b%3D2&at=9000000000000000",
+        "/v1/page/body?at=9000000000000000&url=https://a.example/%3Fa=1%26b=2",
+        "/v1/page/body?at=9000000000000000&url=https://a.example/?a=1%26b=2",
+        "/v1/page/body?url=https://a.example/?a=1%26b=2",
+    ],
+)
+def test_a_url_with_a_query_is_read_to_its_end(served: Serving, target: str) -> None:
+    put(served, "https://a.example/?a=1&b=2")
+    assert served.http.send(httpx.Request("GET", f"{served.server.url}{target}")).content == BODY
+
+
+def test_monitors_may_send_names_of_their_own(served: Serving) -> None:
+    assert served.http.get("/healthz?t=1700000000").status_code == 200
+
+
 def test_a_wrong_path_or_method_is_named(served: Serving) -> None:
     absent, wrong = served.http.get("/v1/nothing"), served.http.patch("/v1/page")
     assert absent.status_code == 404 and "/v1/openapi.json" in absent.json()["error"]["message"]

@@ -103,7 +103,7 @@ def test_two_hosts_or_none_are_refused(served: Serving) -> None:
     ("target", "host", "status"),
     [
         ("http://localhost/v1", "localhost", 200),
-        ("HTTP://LocalHost:80/v1?x", "localhost:80", 200),
+        ("HTTP://LocalHost:80/healthz?x", "localhost:80", 200),
         ("http://evil.example/v1", "localhost", 400),
         ("http://evil.example/v1", "evil.example", 403),
         ("http://localhost/v1", "evil.example", 400),
@@ -574,3 +574,64 @@ def test_the_log_is_one_object_a_line(served: Serving) -> None:
     served.http.get("/healthz")
     events = {line["event"] for line in log_lines(served)}
     assert "forged" not in events and "request" in events
+
+
+# --- offers of other protocols, which are not taken
+
+OFFERS = {
+    "h2c": b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n",
+    "websocket": b"upgrade: websocket\r\nconnection: keep-alive,upgrade\r\nSec-WebSocket-Version: 13\r\n",
+    "TLS/1.2": b"Connection: upgrade\r\nUpgrade: TLS/1.2\r\n",
+    "two": b"Upgrade: HTTP/3.0, h2c\r\nConnection: Upgrade\r\n",
+    "twice": b"Upgrade: a\r\nUpgrade: b\r\nConnection: Upgrade\r\nConnection: te\r\n",
+    "nothing": b"Connection: Upgrade\r\nUpgrade:\r\n",
+}
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+OFFERED_BODY = b"<title>Offered</title><p>" + b"word " * 300
+
+
+@pytest.mark.parametrize("offer", OFFERS)
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+@pytest.mark.parametrize("step", [1, 700, 1 << 20])
+def test_an_offer_of_an_upgrade_is_ignored(served: Serving, offer: str, method: str, framing: str, step: int) -> None:
+    url = f"https://offer.example/{method}/{framing}/{step}/{offer.replace('/', '-')}"
+    body, kind, target = OFFERED_BODY, b"text/html", b"/v1/page?url=" + url.encode()
+    if method == "POST":
+        body, kind, target = (
+            json.dumps({"page": {"url": url, "body": body.decode()}}).encode(),
+            b"application/json",
+            b"/v1/page",
+        )
+    length = b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+    if framing == "chunks":
+        length = b"Transfer-Encoding: chunked\r\n\r\n5\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (
+            body[:5],
+            len(body) - 5,
+            body[5:],
+        )
+    head = b"%b %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: %b\r\n" % (method.encode(), target, kind)
+    raw = head + OFFERS[offer] + length + HEALTH + OFFERS[offer] + b"\r\n" + HEALTH + b"Connection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as one:
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start in range(0, len(raw), step):
+            one.sendall(raw[start : start + step])
+        answer = b"".join(iter(lambda: one.recv(65536), b""))
+    assert answer.count(b"HTTP/1.1 200 OK") == 3, answer
+    document = served.store.get(url)
+    assert document is not None and document.body == OFFERED_BODY
+
+
+@pytest.mark.parametrize(
+    ("request_head", "status"),
+    [
+        (b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost:80\r\n", b"400"),
+        (b"CONNECT /healthz HTTP/1.1\r\nHost: localhost\r\n" + OFFERS["h2c"], b"400"),
+        (b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n" + OFFERS["h2c"], b"200"),
+        (b"PUT /v1/page HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 0\r\n" + OFFERS["h2c"], b"403"),
+        (b"PUT /v1/page HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1, 2\r\n" + OFFERS["h2c"], b"400"),
+        (b"PUT /v1/page HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n" + OFFERS["h2c"], b"400"),
+    ],
+)
+def test_an_offer_of_an_upgrade_changes_no_other_answer(served: Serving, request_head: bytes, status: bytes) -> None:
+    assert said(served, request_head + b"Connection: close\r\n\r\n").split(b" ")[1] == status

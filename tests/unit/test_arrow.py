@@ -547,6 +547,7 @@ def test_times_before_1970_are_refused_and_named(tmp_path: Path, terminal: Termi
         ({"link": [URL], "text": ["x"]}, r"needs a column url, of strings; the columns of this file are link, text"),
         ({"url": [7], "text": ["x"]}, r"needs a column url, of strings; the columns of this file are url, text"),
         ({"url": [URL], "html": ["x"]}, r"needs a column body or text next to url; .* are url, html"),
+        ({"url": [None], "text": ["x"]}, r"column url has nulls alone; the columns of this file are url, text"),
         ({"url": [URL], "text": [1]}, r"column text has values of type int64, expected strings or binary"),
         ({"url": [URL], "text": ["x"], "date": [1.5]}, r"column date has values of type double, expected timestamps"),
         (
@@ -559,6 +560,36 @@ def test_a_file_without_the_columns_of_a_page_says_which_it_has(columns: Any, re
     [damage] = damage_of(written(pa.table(columns)))
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(damage.reason)
+
+
+NULLS = (
+    pa.null(),
+    pa.list_(pa.null()),
+    pa.map_(pa.string(), pa.null()),
+    pa.dictionary(pa.int32(), pa.null()),
+    pa.list_(pa.struct([("name", pa.null()), ("value", pa.null())])),
+    pa.float64(),
+    pa.int8(),
+    pa.string(),
+    pa.bool_(),
+)
+
+
+@pytest.mark.parametrize("kind", NULLS, ids=str)
+@pytest.mark.parametrize(
+    "name",
+    ["text", "html", "title", "lang", "status", "headers", "timestamp", "date", "fetched_at", "ip", "docno", "notes"],
+)
+def test_a_column_of_nulls_alone_is_as_if_it_were_not_there(name: str, kind: Any) -> None:
+    table = pa.table({"url": [URL] * 3, "body": [b"<p>x"] * 3, name: pa.nulls(3, kind)})
+    expected = list(read(written(table.drop_columns([name]))))
+    found = list(read(written(table, row_group_size=2)))
+    assert [entry.page for entry in found] == [entry.page for entry in expected]  # type: ignore[union-attr]
+
+
+def test_a_column_with_one_value_is_there() -> None:
+    table = pa.table({"url": [URL] * 2, "text": ["x"] * 2, "status": [None, 404]})
+    assert [entry.page.status for entry in read(written(table, row_group_size=1))] == [200, 404]  # type: ignore[union-attr]
 
 
 def test_an_optional_column_of_a_wrong_type_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -24,6 +24,7 @@ from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DICTIONARY, PURGED_
 from docstore.model.types import ColumnFamily, DeleteCells, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
+from docstore.serving.client import connect
 from docstore.serving.page import listing
 from docstore.storage.bases import value_name
 from docstore.storage.engine import ScannedRow
@@ -40,6 +41,7 @@ from docstore.tablets.record import delete_row
 from docstore.tablets.salvage import Salvage
 from docstore.tablets.segment import SegmentRow, ValueLog
 from docstore.tablets.values import LocalValues
+from tests.serving import serving
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
 T0 = 1_700_000_000_000_000
@@ -319,7 +321,7 @@ def test_a_purged_page_leaves_no_anchor_texts_in_the_rows_of_others(store: Docum
     list(store.put_pages(given, anchors=True))
     store.compact()
     assert [cell.value for cell in store.anchors(gone)] == [first.encode()]
-    store.delete(url, purge=True)
+    store.delete(url, purge=True, compact=False)
     assert list(store.anchors(gone)) == []
     assert [cell.value for cell in store.anchors(target)] == [b"kept"]
     store.compact()
@@ -341,7 +343,7 @@ def test_a_page_whose_body_is_damaged_can_be_deleted(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s") as store:
         with pytest.raises(docstore.CorruptionError):
             store.get(some_pages(1)[0].url)
-        assert store.delete(some_pages(1)[0].url, purge=True)
+        assert store.delete(some_pages(1)[0].url, purge=True, compact=False)
         store.compact()
         assert list(check(store.backend)) == []
 
@@ -685,7 +687,7 @@ def test_a_purge_makes_the_next_run_full_also_if_it_is_interrupted(
 
     monkeypatch.setattr(type(store.table), "compact_deleted", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        store.delete("https://h1.example/1", purge=True)
+        store.delete("https://h1.example/1", purge=True, compact=False)
     monkeypatch.undo()
     assert store.get("https://h1.example/1") is None
     before_refs_change(store, interrupt)  # type: ignore[arg-type]
@@ -700,7 +702,7 @@ def test_a_purge_makes_the_next_run_full_also_if_it_is_interrupted(
 
 def test_a_purge_during_a_run_makes_the_next_one_full(store: DocumentStore) -> None:
     list(store.put_pages(some_pages(40)))
-    before_refs_change(store, lambda: store.delete("https://h1.example/1", purge=True) and None)
+    before_refs_change(store, lambda: store.delete("https://h1.example/1", purge=True, compact=False) and None)
     store.compact()
     assert is_full_next(store)
     assert store.compact(dry_run=True).skipped_segments == 0
@@ -743,7 +745,7 @@ def test_purged_markers_are_in_no_file(tmp_path: Path, level: str) -> None:
         assert any(marker.encode() in piece for piece in everything_on_disk(store))
         assert value_name(body) in {name for name, _ in store.backend.base_rows.scan()}
         before = {key: value for key, value in contents(store).items() if b"secret" not in key[0]}
-        store.delete(url, purge=True)
+        store.delete(url, purge=True, compact=False)
         store.compact()
         assert not any(marker.encode() in piece for piece in everything_on_disk(store))
         assert contents(store) == before
@@ -763,3 +765,27 @@ def test_columns_with_long_values_get_dictionaries_too(tmp_path: Path) -> None:
         assert CODEC_ZSTD_DICTIONARY in {record.codec for record in records if record.qualifier == b"headers"}
         assert list(check(store.backend)) == []
         assert [store.get(one.url).newest.headers for one in pages] == [one.headers for one in pages]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_a_purge_in_python_takes_the_bytes_down(tmp_path: Path, served: bool) -> None:
+    secret = random.Random(5).randbytes(4000)
+    folder = tmp_path / "store"
+
+    def holds() -> bool:
+        return any(secret[100:200] in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+    def use(store: Any) -> None:
+        for number in range(3):
+            store.put_page(f"https://{number}.example/", secret if number == 1 else b"other %d" % number)
+        assert store.delete("https://1.example/", purge=True, compact=False) and holds()
+        store.put_page("https://1.example/", secret)
+        assert store.delete("https://1.example/", purge=True) and not holds()
+        assert not store.delete("https://1.example/", purge=True)
+
+    if served:
+        with serving(folder) as running, connect(running.server.url) as remote:
+            use(remote)
+    else:
+        with docstore.open(folder, create=True) as local:
+            use(local)

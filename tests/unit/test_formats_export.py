@@ -242,3 +242,31 @@ def test_truncated_trecweb_file_reports_its_last_document() -> None:
     found = run(gzip.compress(raw + WT10G * 50)[:-12])
     assert type(found[0]).__name__ == "PageEntry"
     assert type(found[-1]).__name__ == "DamagedEntry"
+
+
+@pytest.mark.parametrize(
+    ("declared", "is_listed"),
+    [(17, False), (18, False), (19, False), (20, True), (100, True), (17 + 78, False), (17 + 78 + 9, True), (3, False)],
+)
+def test_a_document_that_is_shorter_than_its_length_is_listed(declared: int, is_listed: bool) -> None:
+    raw = WT10G.replace(b"text/html 216", b"text/html %d" % declared)
+    [entry] = [one for one in run(raw) if isinstance(one, PageEntry)]
+    assert entry.page.body.rstrip() == b"<HTML>one\n</HTML>"
+    expected = f"body of 17 bytes, but the length in its <DOCHDR> is {declared}"
+    assert entry.flaw == (expected if is_listed else "")
+
+
+@pytest.mark.parametrize(
+    "line", ["HTTP/1.0 200 OK", "HTTP/1.1 200 Document follows", "HTTP/1.1 200", "HTTP/2 200", "HTTP/1.1 200 OK"]
+)
+def test_trecweb_keeps_the_status_line_of_a_document(line: str) -> None:
+    [page] = pages_again(WT10G.replace(b"HTTP/1.0 200 OK", line.encode()))
+    assert (page.status, page.header("x-docstore-status-line")) == (200, None if line == "HTTP/1.1 200 OK" else line)
+    again = trecweb([page])
+    assert f"\n{line}\n".encode() in again and b"X-Docstore" not in again
+    assert pages_again(again)[0].headers == page.headers == pages_again(warc([page]))[0].headers
+
+
+def test_trecweb_has_the_reason_phrase_of_other_pages() -> None:
+    assert b"\nHTTP/1.1 404 Not Found\n" in trecweb([Page("http://example.com/", b"x", 404, (), MICROS)])
+    assert b"\nHTTP/1.1 799\n" in trecweb([Page("http://example.com/", b"x", 799, (), MICROS)])

@@ -22,10 +22,10 @@ from warc_records import DATE, HTML, MICROS, message, numbered, packings, page, 
 
 from docstore.archives import entries as limits
 from docstore.archives import source
+from docstore.archives.dates import parse_date, parse_date14
 from docstore.archives.entries import DamagedEntry, PageEntry, ReadOptions, RevisitEntry, SkippedEntry
 from docstore.archives.http import parse_fields
 from docstore.archives.reader import detect, read
-from docstore.archives.warc import parse_date, parse_date14
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Page
 
@@ -152,6 +152,18 @@ def test_plain_header_lines_are_parsed_as_by_warcio() -> None:
         ("2024-05-06T07:08Z", 1_714_979_280_000_000),
         ("2024-05-06T09:08:09+02:00", 1_714_979_289_000_000),
         ("2008-10-294T05:21:46-0700", 1_224_505_306_000_000),
+        ("2009-03-65T08:43:19-0800", 1_236_357_799_000_000),
+        ("2009-02-32T00:00:00Z", 1_233_446_400_000_000),
+        ("2008-02-60T00:00:00Z", 1_204_243_200_000_000),
+        ("2009-03-90T00:00:00Z", 1_238_457_600_000_000),
+        ("2009-01-015", 1_231_977_600_000_000),
+        ("2009-02-015", None),
+        ("2009-02-30T00:00:00Z", None),
+        ("2009-02-60T00:00:00Z", None),
+        ("2009-03-91T00:00:00Z", None),
+        ("2009-04-65T00:00:00Z", None),
+        ("2009-12-366T00:00:00Z", None),
+        ("2009-03-000T00:00:00Z", None),
         ("2016-12-31T23:59:60Z", 1_483_228_799_000_000),
         ("1969-12-31T23:59:59Z", None),
         ("2024-13-01", None),
@@ -387,7 +399,7 @@ def test_record_before_garbage_is_read_and_the_garbage_is_damage() -> None:
     ):
         found = run(sound + b"garbage\n" * 50_000 + numbered(1)[0])
         assert urls(found) == ["http://example.com/", "http://example.com/0"]
-        assert found[1] == DamagedEntry(len(sound), "expected a record, found b'garbage'")
+        assert found[1] == DamagedEntry(len(sound), "expected a record, found b'garbage' (400000 bytes are skipped)")
 
 
 @pytest.mark.parametrize(("packing", "members"), packings(), ids=lambda value: value if isinstance(value, str) else "")

@@ -265,6 +265,8 @@ def test_real_archives_survive_byte_for_byte(tmp_path: Path, shared: bool) -> No
                 expected = pages_and_records(path)
             except Exception:
                 continue  # warcio cannot read it
+            # Answers to POST are kept, but they are no captures.
+            expected = Counter({key: count for key, count in expected.items() if key[1] in store})
             if not expected:
                 continue  # ARC, or no page
             file = tmp_path / f"{number}.warc.gz"

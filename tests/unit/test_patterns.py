@@ -15,6 +15,7 @@ import docstore
 from docstore.model.keys import canonical_url
 from docstore.reports.dedup import dedup_stats
 from docstore.reports.patterns import PatternCounts, shape_of
+from docstore.reports.survey import survey
 from tools.crawl_demo.sites import trap
 
 HTML = (("Content-Type", "text/html"),)
@@ -104,3 +105,19 @@ def test_a_trap_is_listed_with_its_pattern(run: Terminal, tmp_path: Path) -> Non
     assert calendar.expression in shown and "15 URLs of trap.example show one text" in shown
     fields = run("stats", "--dedup", "--by", "pattern", "--json").object()
     assert fields["patterns"][0]["share"] > 0.5 and fields["same_texts"][0]["urls"] == 15
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308, 200])
+def test_redirects_make_no_pattern(tmp_path: Path, status: int) -> None:
+    with docstore.open(tmp_path / "store", create=True, durability="none") as store:
+        for number in range(12):
+            url, body = f"https://a.example/out?to={number}", b"<title>Moved</title><p>The page has moved."
+            store.put_page(url, body, status=status, headers={"Location": f"/{number}", "Content-Type": "text/html"})
+            store.put_page(f"https://a.example/page/{number}", b"<p>page %d" % number)
+        found = [pattern.expression for pattern in dedup_stats(store, by="pattern").patterns]
+        surveyed = [pattern.expression for pattern in survey(store).patterns]
+    trap = r"a\.example/out\?to="
+    assert any(trap in one for one in found) == any(trap in one for one in surveyed) == (status == 200), (
+        found,
+        surveyed,
+    )

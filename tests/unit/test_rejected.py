@@ -10,9 +10,9 @@ from pages import page, words
 import docstore
 from docstore import Policy, Previous, Schema, UnsupportedFormat, VerdictKind
 from docstore.model.capture import decode_verdict
-from docstore.model.keys import row_key, same_host
 from docstore.reading import queries as scans
 from docstore.storage.schema import decode_schema, encode_schema
+from docstore.sweep.job import SweepOptions, sweep
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000
@@ -92,19 +92,6 @@ def test_a_rejected_capture_is_stored_under_another_policy(store: docstore.Docum
 # --- no page is rejected for a page of another host
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("https://h.example/a", "http://h.example:8080/b?c", True),
-        ("https://h.example/", "https://www.h.example/", False),
-        ("https://h.example/", "https://h.example2/", False),
-        ("urn:a:b", "urn:a:c", False),
-    ],
-)
-def test_a_host_is_the_same_whatever_scheme_and_port(one: str, other: str, same: bool) -> None:
-    assert same_host(row_key(one), row_key(other)) is same_host(row_key(other), row_key(one)) is same
-
-
 def test_no_page_is_rejected_for_another_host_unless_the_policy_says_so(store: docstore.DocumentStore) -> None:
     body = page(words(1, 80))
     put(store, STRANGER, body, 0)
@@ -130,7 +117,7 @@ def test_a_page_is_rejected_only_for_one_that_still_shows_its_content(store: doc
     pages = [docstore.Page(C, page(words(3, 80)), 200, HTML, T0), docstore.Page(C, b"gone", 404, HTML, T0 + SECOND)]
     pages += [docstore.Page(B + name, page(words(3, 80)), 200, HTML, T0 + 2 * SECOND) for name in "12"]
     assert put(store, B, body, 2).stored == "body"
-    assert [result.stored for result in store.put_pages(pages, policies=REJECT)] == ["body"] * 4
+    assert [result.stored for result in store.put_pages(pages, policies=REJECT)] == ["body"] * 3 + ["rejected"]
 
 
 def orphans(store: docstore.DocumentStore) -> list[tuple[str, str, str]]:
@@ -192,10 +179,10 @@ def test_history_lists_rejected_fetches(store: docstore.DocumentStore) -> None:
     put(store, A, body, 0)
     put(store, B, page(words(2, 80)), 1)
     put(store, B, body, 2)
-    store.put_page(B, status=304, fetched_at=T0 + 3 * SECOND)
+    assert store.put_page(B, status=304, fetched_at=T0 + 3 * SECOND).stored == "visit"  # it confirms no older page
     found = [(one.timestamp - T0) // SECOND for one in store.history(B)]
-    assert found == [3, 2, 1]
-    rejected = store.history(B)[1].newest
+    assert found == [2, 1]
+    rejected = store.history(B)[0].newest
     assert rejected.verdict is not None and rejected.shown_verdict is not None
     assert (rejected.verdict.stored, rejected.shown_verdict.kind, rejected.shown_verdict.of_url) == (
         "rejected",
@@ -268,3 +255,47 @@ def test_rejected_pages_that_name_each_other_end(store: docstore.DocumentStore) 
     store.delete(A)
     put(store, A, body, 5)
     assert [reached(store, url) for url in (A, B)] in ([(B, 4, (A,)), (B, 4, ())], [(A, 5, ()), (A, 5, (B,))])
+
+
+TAGS = (*HTML, ("ETag", '"copy"'), ("Last-Modified", "Tue, 14 Nov 2023 22:13:20 GMT"), ("X-Other", "x"))
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_validators_of_a_rejected_page_are_those_of_its_last_fetch(store: docstore.DocumentStore, swept: bool) -> None:
+    body = page(words(1, 80))
+    put(store, A, body, 0)
+    policies = {} if swept else REJECT
+    store.put_page(B, body, headers=TAGS, fetched_at=T0 + SECOND, policies=policies)
+    if swept:
+        sweep(store, SweepOptions(apply="reject"))
+    expected = {"etag": '"copy"', "last_modified": TAGS[2][1], "last_visit": T0 + SECOND}
+    assert store.get(B) is None and store.validators(B) == expected
+    visit = store.put_page(B, status=304, headers=(("etag", '"later"'),), fetched_at=T0 + 2 * SECOND)
+    assert (visit.stored, visit.verdict.kind, visit.verdict.of_url) == ("visit", VerdictKind.EXACT, A)
+    assert store.get(B) is None
+    assert store.validators(B) == expected | {"etag": '"later"', "last_visit": T0 + 2 * SECOND}
+    assert store.put_page(B, status=304, fetched_at=T0 + 2 * SECOND).stored == "known"
+
+
+@pytest.mark.parametrize("loss", ["changed", "deleted", "error", "nothing"])
+def test_a_rejected_page_whose_original_shows_it_no_more_is_fetched(store: docstore.DocumentStore, loss: str) -> None:
+    body, other = page(words(1, 80)), page(words(2, 80))
+    put(store, A, body, 0)
+    store.put_page(B, other, headers=TAGS, fetched_at=T0 + SECOND)
+    assert store.put_page(B, body, headers=TAGS, fetched_at=T0 + 2 * SECOND, policies=REJECT).stored == "rejected"
+    if loss == "changed":
+        put(store, A, page(words(3, 80)), 3)
+    elif loss == "error":
+        store.put_page(A, page(words(3, 80)), status=404, fetched_at=T0 + 3 * SECOND)
+    elif loss != "nothing":
+        store.delete(A)
+    assert (store.validators(B) is None) == (loss != "nothing"), "not those of the version before: its text is another"
+    put(store, A, body, 9)
+    assert (store.validators(B) is None) == (loss == "deleted"), "what was named is live, or gone"
+
+
+def test_an_endless_validator_is_not_kept_of_a_rejected_page(store: docstore.DocumentStore) -> None:
+    body = page(words(1, 80))
+    put(store, A, body, 0)
+    store.put_page(B, body, headers=(("ETag", "x" * 5000),), fetched_at=T0 + SECOND, policies=REJECT)
+    assert store.validators(B) == {"etag": "", "last_modified": "", "last_visit": T0 + SECOND}

@@ -205,8 +205,8 @@ def test_visits_and_late_captures_after_a_rejection(store: DocumentStore) -> Non
     assert sweep(store, REJECT).applied == {"exact": 1}
     assert [one.timestamp // SECOND for one in store.history(BASE + "m")] == [14, 10, 2]
     assert {one.newest.checksum for one in store.history(BASE + "m")[:2]} == {store.get(BASE + "a").newest.checksum}  # type: ignore[union-attr]
-    assert store.validators(BASE + "m")["last_visit"] == 12 * SECOND  # type: ignore[index]
-    assert put(store, "m", b"", at=20, status=304).verdict.kind is VerdictKind.NEW
+    assert store.validators(BASE + "m")["last_visit"] == 14 * SECOND  # type: ignore[index]
+    assert put(store, "m", b"", at=20, status=304).stored == "visit"
     assert put(store, "m", at=14, policies={"exact": "reject"}).stored == "known"
     assert put(store, "m", at=11, policies={"exact": "reject"}).stored == "rejected"
     assert put(store, "m", at=12).stored == "body"  # it is stored again under a policy that stores it

@@ -100,9 +100,7 @@ def parts(crawl: Path) -> Section:
     for _, body in pages_of(crawl):
         counts.update(states_of(docstore_native.decode(body, "text/html")[1]))
     states = ("whole", "in part", "left out")
-    rows: list[Sequence[str]] = [
-        [kind, *(str(counts[kind, state]) for state in states)] for kind in ("list", "table")
-    ]
+    rows: list[Sequence[str]] = [[kind, *(str(counts[kind, state]) for state in states)] for kind in ("list", "table")]
     command = "python -m tools.bench.structure parts CRAWL.warc.gz"
     return Section("Lists and tables of short cells", command, ["kind", *states], rows)
 

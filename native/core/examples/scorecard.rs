@@ -35,7 +35,7 @@ struct Traits {
 }
 
 impl Traits {
-    fn of(parts: &[&Part]) -> Self {
+    fn of(parts: &[Part]) -> Self {
         let (mut shape, mut links, mut form, mut fate) = (String::new(), 0, FORMS[0], FATES[0]);
         for part in parts {
             match part.cause {
@@ -54,8 +54,7 @@ impl Traits {
 /// The signs of each block of the page that a rule has read.
 fn signs_of(rule: &Scored, taken: &[usize]) -> Vec<Vec<String>> {
     let (page, text) = (&rule.combined().page, rule.combined().text());
-    let of_block = |number: usize| rule.parts().iter().filter(move |part| part.block == number).collect::<Vec<_>>();
-    let parts: Vec<Vec<&Part>> = (0..page.blocks.len()).map(of_block).collect();
+    let parts: Vec<&[Part]> = rule.parts().chunk_by(|one, other| one.block == other.block).collect();
     let traits: Vec<Traits> = parts.iter().map(|parts| Traits::of(parts)).collect();
     let around = |block: &Block| rule.marks_of(&Block { leaf: 0, ..block.clone() });
     let mut alike: HashMap<(Marks, u32), u64> = HashMap::new();
@@ -85,7 +84,7 @@ fn signs_of(rule: &Scored, taken: &[usize]) -> Vec<Vec<String>> {
         let fifth = fifths * weight_before / total;
         weight_before += block.weight;
         signs.extend([format!("fifth {fifth}"), format!("fifth {fifth} {fate}")]);
-        for part in &parts[number] {
+        for part in parts[number] {
             match part.cause {
                 Cause::Place(place) => signs.push(format!("{} taken", ["before", "among", "behind"][place])),
                 Cause::HeadingBefore(true) => signs.push("behind a heading".to_owned()),

@@ -17,8 +17,7 @@ const POINTS: [char; 3] = [',', ';', ':'];
 /// Signs that are not seen: application, times, separator, plus.
 const UNSEEN: [char; 4] = ['\u{2061}', '\u{2062}', '\u{2063}', '\u{2064}'];
 /// Elements whose parts are apart.
-const PARTED: [&[u8]; 8] =
-    [b"mfrac", b"mroot", b"munder", b"mover", b"munderover", b"mtr", b"mtable", b"mlabeledtr"];
+const PARTED: [&[u8]; 8] = [b"mfrac", b"mroot", b"munder", b"mover", b"munderover", b"mtr", b"mtable", b"mlabeledtr"];
 /// Elements of which nothing is shown.
 const UNSHOWN: [&[u8]; 4] = [b"annotation", b"annotation-xml", b"mphantom", b"none"];
 /// Tags of what MathJax made that are looked through for its end.

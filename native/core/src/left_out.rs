@@ -37,17 +37,17 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use crate::attributes::{declares, decoded};
 use crate::bytes::is_blank;
 use crate::formulas;
 use crate::groups;
+use crate::lines::{self, Line, Lines};
 use crate::names::{
     self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_PRE, NAME_RUBY,
     NAME_SUMMARY, NAME_SVG, NOTHING,
 };
-use crate::lines::{self, Line, Lines};
 use crate::page::{is_space, sources, values};
 use crate::references::decode;
-use crate::attributes::{declares, decoded};
 use crate::simd;
 use crate::tokens::{mentions, Tag, Tags};
 use crate::wide::{self, in_a_group_of_64, Bytes, Groups};
@@ -386,7 +386,15 @@ impl LeftOut {
             if element == NAME_SVG {
                 if let Some(last) = self.lines.icon(source, tags, at) {
                     let (name, why) = (lines::name_of_icon(tags, at, last), Why::Icon);
-                    self.spans.push(Span { tag: Tag { name, ..tag }, first: at, last, held: 0, is_closed: true, why, is_panel: false });
+                    self.spans.push(Span {
+                        tag: Tag { name, ..tag },
+                        first: at,
+                        last,
+                        held: 0,
+                        is_closed: true,
+                        why,
+                        is_panel: false,
+                    });
                     (number, end) = (last + 1, tags[last].end);
                     continue;
                 }
@@ -505,7 +513,14 @@ impl LeftOut {
             } else {
                 open.line
             };
-            self.lines.end(source, tags, line, (first, if is_closed { at } else { first }), open.doubts as usize, open.has_words);
+            self.lines.end(
+                source,
+                tags,
+                line,
+                (first, if is_closed { at } else { first }),
+                open.doubts as usize,
+                open.has_words,
+            );
         }
     }
 
@@ -573,7 +588,9 @@ impl LeftOut {
                 }
             }
             let end = tags.get(last).map_or(source.len() as u32, |tag| tag.start);
-            if why != Why::Icon && (why == Why::Sign || properties(tag.name) & (names::INLINE | names::RUBY | names::RAW) == 0) {
+            if why != Why::Icon
+                && (why == Why::Sign || properties(tag.name) & (names::INLINE | names::RUBY | names::RAW) == 0)
+            {
                 self.signs.push(tag.end..end);
                 continue;
             }

@@ -135,7 +135,8 @@ mod tests {
         split(source.as_bytes(), &mut tags, &mut Names::default());
         let kept = left_out.read(source.as_bytes(), &mut tags);
         page.read(source.as_bytes(), kept, &mut flow, Reading { noscript: false, apart: true });
-        let text = |number: usize| String::from_utf8_lossy(&flow.bytes()[page.blocks[number].text.clone()]).into_owned();
+        let text =
+            |number: usize| String::from_utf8_lossy(&flow.bytes()[page.blocks[number].text.clone()]).into_owned();
         Outliers::default().find(&page).into_iter().map(text).collect()
     }
 
@@ -189,7 +190,11 @@ mod tests {
         assert_eq!(found(&cards(12, &advert(40), &[2])).len(), 1);
         let twelve = |length: usize| {
             let card = |number: usize| {
-                format!("<li>{}<div class=x>{}</div></li>", if number == 3 { advert(length) } else { String::new() }, "y".repeat(50))
+                format!(
+                    "<li>{}<div class=x>{}</div></li>",
+                    if number == 3 { advert(length) } else { String::new() },
+                    "y".repeat(50)
+                )
             };
             (0..12).map(card).collect::<String>()
         };

@@ -23,12 +23,12 @@
 
 use std::ops::Range;
 
-use crate::inline_tags::InlineTags;
+use crate::attributes::{Remembered, Said};
 use crate::evidence::element_evidence;
 use crate::flow::{Flow, Source};
+use crate::inline_tags::InlineTags;
 use crate::left_out::Kept;
 use crate::names::{self, properties, CLOSES, CUT, KINDS, KNOWN, NOTHING};
-use crate::attributes::{Remembered, Said};
 use crate::tokens::{mentions, Tag};
 use crate::visible::Shown;
 use crate::wide::{self, Bytes};

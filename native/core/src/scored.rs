@@ -44,6 +44,7 @@
 use memchr::memmem;
 
 use crate::around::Around;
+use crate::attributes::Remembered;
 use crate::bytes;
 use crate::combined::{self, Combined, LITTLE_WEIGHT, SOLID_WEIGHT};
 use crate::evidence::{ADVERT, MAIN, WHOLE};
@@ -52,11 +53,10 @@ use crate::left_out::Kept;
 use crate::marks::Marks;
 use crate::names::{NAME_DD, NAME_DL, NAME_LI, NAME_NOSCRIPT, NAME_TD, NAME_TH, NAME_TITLE};
 use crate::numbers::Numbers;
+use crate::outliers::Outliers;
 use crate::outline::{Block, Outline, Reading};
 use crate::phrases::{self, OF_CONSENT};
-use crate::attributes::Remembered;
 use crate::stamps::{is_by, stamp_of, Stamp};
-use crate::outliers::Outliers;
 use crate::tables::scorecard::{
     AMOUNT, ANY, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE, NOTHING, PLACE, REPEATED, SAME_ELEMENT,
     SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, TITLE, WORDS,

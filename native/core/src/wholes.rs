@@ -184,7 +184,8 @@ impl Whole {
         self.kept_weight += if is_kept { block.weight } else { 0 };
         self.row_links += block.link_weight;
         let own = &text[block.text.clone()];
-        self.row_words |= block.weight > block.link_weight && own.iter().any(|byte| byte.is_ascii_alphanumeric() || *byte >= 0x80);
+        self.row_words |=
+            block.weight > block.link_weight && own.iter().any(|byte| byte.is_ascii_alphanumeric() || *byte >= 0x80);
         self.is_other |= block.is_heading;
     }
 
@@ -194,11 +195,14 @@ impl Whole {
         for _ in 0..MOST_STEPS {
             if element == self.element {
                 let is_definition = page.tags[element].0 == NAME_DL;
-                return (cell, match row {
-                    _ if is_definition => self.row,
-                    0 => cell,
-                    _ => row,
-                });
+                return (
+                    cell,
+                    match row {
+                        _ if is_definition => self.row,
+                        0 => cell,
+                        _ => row,
+                    },
+                );
             }
             match page.tags[element].0 {
                 NAME_LI | NAME_TD | NAME_TH | NAME_DD => cell = element,

@@ -65,10 +65,16 @@ impl Base {
 
 /// What stands behind the scheme of an address; of a host of the web with a path, which is a slash if there is none.
 fn with_path<'a>(scheme: &str, rest: &'a str) -> Cow<'a, str> {
-    let Some(host) = rest.strip_prefix("//").filter(|_| matches!(scheme, "http:" | "https:")) else { return rest.into() };
+    let Some(host) = rest.strip_prefix("//").filter(|_| matches!(scheme, "http:" | "https:")) else {
+        return rest.into();
+    };
     let end = 2 + host.find(['/', '?', '#', '\\']).unwrap_or(host.len());
     let lacks_path = end > 2 && !rest[end..].starts_with(['/', '\\']);
-    if lacks_path { format!("{}/{}", &rest[..end], &rest[end..]).into() } else { rest.into() }
+    if lacks_path {
+        format!("{}/{}", &rest[..end], &rest[end..]).into()
+    } else {
+        rest.into()
+    }
 }
 
 /// The place behind the colon of a scheme.
