@@ -906,7 +906,7 @@ mod tests {
     /// Read a page with the rule, and do something with its tags.
     fn read<T>(source: &str, ask: impl FnOnce(&mut Scored, Kept, &mut Flow) -> T) -> T {
         let (mut rule, mut tags, mut left_out) = (Scored::default(), Tags::default(), LeftOut::default());
-        split(source.as_bytes(), &mut tags, &mut Names::default());
+        split(source.as_bytes(), false, &mut tags, &mut Names::default());
         ask(&mut rule, left_out.read(source.as_bytes(), &mut tags), &mut Flow::default())
     }
 

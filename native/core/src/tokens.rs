@@ -590,7 +590,7 @@ mod tests {
     /// Texts between the tags, and names of the tags; "" of comments, with a slash of end tags.
     fn cut(source: &str) -> (Vec<String>, Vec<String>, Tags) {
         let (mut tags, mut names) = (Tags::default(), Names::default());
-        split(source.as_bytes(), &mut tags, &mut names);
+        split(source.as_bytes(), false, &mut tags, &mut names);
         let mut begin = 0;
         let mut texts = Vec::new();
         for tag in &tags.all {
