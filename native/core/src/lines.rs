@@ -21,16 +21,9 @@ use crate::tokens::Tag;
 /// Tags around an icon that are looked at, on each side.
 const REACH: usize = 8;
 /// Values of `display` that cut a line.
+#[rustfmt::skip]
 const CUTTING: [&str; 10] = [
-    "block",
-    "flex",
-    "grid",
-    "list-item",
-    "flow-root",
-    "table",
-    "table-row",
-    "table-cell",
-    "table-caption",
+    "block", "flex", "grid", "list-item", "flow-root", "table", "table-row", "table-cell", "table-caption",
     "table-row-group",
 ];
 const BLOCKS_IN_LINE: [&str; 3] = ["inline-block", "inline-flex", "inline-table"];
@@ -96,29 +89,10 @@ impl Line {
 }
 
 /// Elements that stay what they are if they are shown in a line.
+#[rustfmt::skip]
 const KEPT: [u32; 22] = [
-    NAME_BODY,
-    NAME_H1,
-    NAME_H2,
-    NAME_H3,
-    NAME_H4,
-    NAME_H5,
-    NAME_H6,
-    NAME_LI,
-    NAME_UL,
-    NAME_OL,
-    NAME_DL,
-    NAME_DT,
-    NAME_DD,
-    NAME_TABLE,
-    NAME_TBODY,
-    NAME_TR,
-    NAME_TD,
-    NAME_TH,
-    NAME_PRE,
-    NAME_FORM,
-    NAME_NAV,
-    NAME_NOSCRIPT,
+    NAME_BODY, NAME_H1, NAME_H2, NAME_H3, NAME_H4, NAME_H5, NAME_H6, NAME_LI, NAME_UL, NAME_OL, NAME_DL, NAME_DT,
+    NAME_DD, NAME_TABLE, NAME_TBODY, NAME_TR, NAME_TD, NAME_TH, NAME_PRE, NAME_FORM, NAME_NAV, NAME_NOSCRIPT,
 ];
 
 /// Whether a tag that HTML does not know is one of Word's.
