@@ -83,8 +83,8 @@ def fold(text: str) -> str:
     """NFKC_Casefold by the tables of Unicode 14.0, with what it does not assign made into breaks (steps 1 to 3)."""
     text = _run("ignorable").sub("", text).replace("\u0640", "")
     if "\u02bc" in text:
-        word = f"[{_class(UNICODE['word'])}]"
-        text = re.sub(f"(?<={word})\u02bc(?={word})", " ", text)
+        word, mark = (f"[{_class(UNICODE[name])}]" for name in ("word", "mark"))
+        text = re.sub(f"(?<={word})\u02bc(?!{mark})(?={word})", " ", text)
     if not _TABLES_ARE_PINNED:
         text = without_unassigned(text)
     if _run("mark", "{64}").search(text):
