@@ -38,9 +38,15 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
+<<<<<<< HEAD
     "lines of Rust": 21_990,
     "lines of tools/": 10_005,
     "lines of tests/": 44_645,
+=======
+    "lines of Rust": 20_730,
+    "lines of tools/": 9_850,
+    "lines of tests/": 44_540,  # of 46,545: 43,296 without the second kernel, then tests of a crawl's sends
+>>>>>>> main
 }
 
 

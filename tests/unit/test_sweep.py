@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import resource
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from docstore.model.format import SCHEME_TEXT_1
 from docstore.model.keys import row_key
 from docstore.model.types import Page, ReadSpec
 from docstore.reading.index import text_scheme_row
+from docstore.reports.check import check
 from docstore.storage.engine import Plan
 from docstore.store import DocumentStore
 from docstore.sweep import pairs as sweep_pairs
@@ -645,3 +649,68 @@ def test_texts_of_an_older_scheme_are_refused_until_reindex_extracts_them_again(
         reindex(store)
         assert str(store.put_page("https://b.example/1", page(1)).verdict.kind) == "exact"
         sweep(store)
+
+
+# --- one at a time
+
+
+@pytest.mark.parametrize("kind", ["sweep", "reindexing", "compaction", "backup", "repair"])
+def test_a_job_that_runs_refuses_a_second_one_of_its_kind(tmp_path: Path, kind: str) -> None:
+    jobs: dict[str, Callable[[DocumentStore], object]] = {
+        "sweep": lambda store: sweep(store, SweepOptions(threads=1)),
+        "reindexing": reindex,
+        "compaction": lambda store: store.compact(),
+        "backup": lambda store: store.backup(tmp_path / "backup"),
+        "repair": lambda store: store.repair(),
+    }
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        put(store, "https://a.example/", page(words(1, 100)))
+        with store.jobs.one(kind), pytest.raises(docstore.StoreUnavailable, match=f"a {kind} of this store is running"):
+            jobs[kind](store)
+        for run in jobs.values():
+            run(store)  # the one that was refused left nothing behind
+
+
+def test_two_sweeps_at_a_time_write_the_columns_of_one(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        for number in range(60):
+            put(
+                store,
+                f"https://h{number % 3}.example/{number}",
+                page(changed(words(number // 3, 150), number, 1)),
+                at=number,
+            )
+        waits, goes_on = threading.Event(), threading.Event()
+
+        def stop_once(*_: object) -> None:
+            waits.set()
+            assert goes_on.wait(60)
+
+        first = threading.Thread(target=sweep, args=(store, SweepOptions(threads=1), stop_once))
+        first.start()
+        assert waits.wait(60)
+        with pytest.raises(docstore.StoreUnavailable, match="a sweep of this store is running"):
+            sweep(store, SweepOptions(threads=1))
+        goes_on.set()
+        first.join()
+        written = places(store)
+        assert written
+        sweep(store, SweepOptions(threads=1))
+        assert places(store) == written
+
+
+def test_a_sweep_that_can_open_no_file_says_so_and_leaves_a_sound_store(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        for number in range(10):
+            put(store, f"https://a.example/{number}", page(words(number // 2, 150)))
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.open(os.devnull, os.O_RDONLY)  # the first descriptor that is free
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+        try:
+            with pytest.raises(docstore.StorageError, match="too many open files"):
+                sweep(store, SweepOptions(threads=1))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert sweep(store, SweepOptions(threads=1)).clusters == 5
+        assert list(check(store.backend)) == []
