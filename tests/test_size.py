@@ -26,10 +26,10 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 42_945,
-    "lines of code of the core": 31_775,
+    "lines of code of docstore/": 43_095,
+    "lines of code of the core": 31_925,
     "files of docstore/": 197,
-    "classes": 439,
+    "classes": 441,
     "record types": 215,
     "calls of import_module": 5,
     "files of a put": 30,
@@ -38,15 +38,9 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-<<<<<<< HEAD
-    "lines of Rust": 21_990,
-    "lines of tools/": 10_005,
-    "lines of tests/": 44_645,
-=======
-    "lines of Rust": 20_730,
-    "lines of tools/": 9_850,
-    "lines of tests/": 44_540,  # of 46,545: 43,296 without the second kernel, then tests of a crawl's sends
->>>>>>> main
+    "lines of Rust": 22_000,
+    "lines of tools/": 10_010,
+    "lines of tests/": 45_130,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 
