@@ -302,7 +302,7 @@ def test_listed_stop_words_bound_no_key_phrase(store: DocumentStore, stop: str, 
 @pytest.mark.parametrize(
     ("lang", "text", "stop", "phrase"),
     [
-        ("en", "The mill of the river and the old wheel of the mill is by the river.", "the of and is by", "mill"),
+        ("en", "The windmill of the river and a wheel of the windmill is by the river.", "the of and is by a", "windmill"),
         ("", "Die Mühle an dem Fluss und das Rad der Mühle sind an dem Fluss.", "die der das und an dem", "mühle"),
         ("fr", "Le moulin de la rivière et la roue du moulin sont dans la rivière.", "le la de du et dans", "moulin"),
         ("ru", "Мельница на реке и колесо у мельницы, а мельница не на реке.", "на и у не а", "мельница"),
@@ -312,7 +312,8 @@ def test_listed_stop_words_bound_no_key_phrase(store: DocumentStore, stop: str, 
 def test_key_phrases_of_a_store_of_one_page_are_its_subjects_and_no_stop_words(
     store: DocumentStore, lang: str, text: str, stop: str, phrase: str
 ) -> None:
-    lines = " ".join(f"{text if n % 2 else ''} {' '.join(words(n, 9))}." for n in range(12))
+    others = (text, f"{phrase} {' '.join(words(98, 3))}.", f"{' '.join(words(99, 4))}.")
+    lines = " ".join(f"{others[n % 3]} {' '.join(words(n, 9))}." for n in range(18))
     put(store, URL, f"<html lang='{lang}'><p>{lines}</p>")
     annotate(store, find_annotator("keyphrases", store, {}))
     note = decode_note(notes_of(store)[0])
