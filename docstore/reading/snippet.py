@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from unicodedata import category
 
 from docstore.model.capture import DESCRIPTION, HEADINGS, MAIN, TITLE, Column
 from docstore.model.errors import InvalidArgument
@@ -27,7 +28,7 @@ from docstore.model.plain import asdict
 from docstore.reading.render import shown_text
 from docstore.storage.captures import LiveCapture
 from docstore.storage.table import CaptureRows
-from docstore.text.finding import PlacedWords, Term, category, cut_after, cut_before, is_boundary, terms
+from docstore.text.finding import PlacedWords, Term, cut_after, cut_before, is_boundary, terms
 
 if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
     from docstore.storage.port import Values
