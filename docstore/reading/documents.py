@@ -197,6 +197,14 @@ class Capture(NamedTuple):
         return fields if self.body is None else {**fields, "body": self.body}
 
 
+class Rejected(NamedTuple):
+    """A capture that a policy rejected."""
+
+    url: str
+    timestamp: int
+    verdict: Verdict
+
+
 class Document(NamedTuple):
     """A page of the store.
 
@@ -205,11 +213,14 @@ class Document(NamedTuple):
         captures: newest first, as many as were asked for.
         via: URLs from the one asked for to this one: stored redirects, a rejected duplicate, or another spelling;
             empty for none.
+        rejected: the newest fetch up to the time that was asked for, if a policy rejected it; then these captures show
+            what the page was before.
     """
 
     row_key: bytes
     captures: tuple[Capture, ...]
     via: tuple[str, ...] = ()
+    rejected: Rejected | None = None
 
     @property
     def url(self) -> str:
@@ -230,6 +241,7 @@ class Document(NamedTuple):
             ("body", None if one.body is None else markup.size(len(one.body))),
             ("verdict", one.shown_verdict and markup.verdict_of(one.shown_verdict)),
             ("captures", str(len(self.captures)) if len(self.captures) > 1 else None),
+            ("newest fetch", self.rejected and markup.verdict_of(self.rejected.verdict)),
         ]
         text = one.text and markup.element("p", markup.short(one.shown_text, SHOWN_CHARACTERS))
         return str(markup.card(one.title or "Without a title", fields, text))
@@ -355,7 +367,7 @@ class DocumentReader:
         captures: tuple[Capture, ...] = (newest,)
         while len(captures) < versions and (found := self._capture(row_key, captures[-1].timestamp, shown)):
             captures += (found,)
-        return Document(row_key, captures)
+        return Document(row_key, captures, (), self.rejected_since(row_key, newest.timestamp, at))
 
     def find(
         self,
@@ -403,6 +415,19 @@ class DocumentReader:
             via.append(document.url)
             document = found
         return document._replace(via=tuple(via)) if document is not None and via else document
+
+    def rejected_since(self, row_key: bytes, timestamp: int, at: int | None = None) -> Rejected | None:
+        """The newest rejected fetch of a row after its newest page, and up to a time."""
+        newest = self._table.newest_record(row_key) if at is None else None
+        if newest is not None and newest.timestamp <= timestamp:
+            return None  # as of most rows, for a look-up
+        for one in self._table.captures(row_key, None if at is None else at + 1):
+            if one.timestamp <= timestamp:
+                break
+            verdict = self.verdict(row_key, one) if one.kind == CAPTURE_REJECTED else None
+            if verdict is not None:
+                return Rejected(url_of(row_key), one.timestamp, capture.shown_verdict(verdict))
+        return None
 
     def live(self, pointer: PagePointer) -> Document | None:
         """The live capture of a row at that very time; None if it is not there, or cannot be read, which is noted."""
