@@ -52,7 +52,7 @@ bit-rot: $(STAMP)  ## flipped bytes, cut and removed files: right answers, or er
 
 fuzz: $(STAMP)  ## each fuzz target for so long; cargo-fuzz and a nightly toolchain for the native ones (SECONDS=60 SEED=0)
 	@$(SAYING) "installing atheris" $(BIN)/python -m pip install --quiet atheris
-	for target in archive wire stored log; do \
+	for target in archive wire stored log crowded; do \
 		$(BIN)/python -m tests.fuzz $$target --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) || exit 1; done
 	for target in kernel codec index; do mkdir -p build/fuzz/$$target && (cd native && cargo +nightly fuzz run $$target \
 		../build/fuzz/$$target ../tests/fixtures/html -- -max_total_time=$(or $(SECONDS),60) -seed=$(or $(SEED),0) \

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -38,12 +37,14 @@ from docstore.model.types import (
     checked_crawl,
     checked_spec,
     micros,
+    now_micros,
     page_of,
     refusal_of_time,
 )
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup
 from docstore.reading.documents import MARKDOWN_FAMILIES, Document, DocumentReader
+from docstore.storage.files import RunningJobs, uninterrupted
 from docstore.storage.table import Table, pages_table
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
@@ -63,8 +64,7 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.writing.applying import Applied, Repaired
     from docstore.writing.writer import PageWriter, WriteSide
 
-ROWS_DELETED = 64
-"""Rows that lose captures of a crawl in one commit."""
+ROWS_DELETED = 64  # rows that lose captures of a crawl in one commit
 
 
 def open_store(
@@ -108,36 +108,30 @@ def open_store(
     return DocumentStore(backend, level)
 
 
-_dropped: dict[Path, Callable[[], None]] = {}
-"""What closes the stores that were dropped without `close` after a write, by path: their threads keep them open."""
+_dropped: dict[Path, Callable[[], None]] = {}  # closes the stores dropped without `close` after a write, by path
 
 
 def _close_dropped(path: str | Path) -> None:
     """Close the store at a path if this process has dropped it."""
     gc.collect()  # it may be a part of a cycle
-    close = _dropped.pop(Path(path).absolute(), None)
-    if close is not None:
+    if (close := _dropped.pop(Path(path).absolute(), None)) is not None:
         import logging  # a cold read does not need it
 
-        logging.getLogger(__name__).warning(
-            "docstore: the store at %s was dropped without close(); it is closed now", path
-        )
+        logging.getLogger(__name__).warning("the store at %s was dropped without close(); it is closed now", path)
         close()
 
 
-def now_micros() -> int:
-    """Microseconds since 1970."""
-    return time.time_ns() // 1000
-
-
 def _close(backend: Backend, committer: Committer, writes: WriteSide | None) -> None:
-    """Finish writing and release the directory."""
-    if writes is not None:
-        writes.queue.close()
-    with committer.lock:
+    """Finish writing and release the directory; an interrupt is held back, for half closed the store stays locked."""
+    with uninterrupted():
         if writes is not None:
-            backend.make_reserve()  # the store may have grown
-        backend.close()
+            writes.queue.close()
+        with committer.lock:
+            try:
+                if writes is not None:
+                    backend.make_reserve()  # the store may have grown
+            finally:
+                backend.close()
 
 
 class DocumentStore:
@@ -148,6 +142,7 @@ class DocumentStore:
         cells: general cells: apply, scan, check_and_mutate, read_modify_write.
         backend: the backend (`storage.port.Backend`), for `docstore.reports.check` and for tools.
         clusters: which cluster of the last sweep a page belongs to.
+        jobs: the long jobs that run on this store.
         unreadable: values that could not be read since the store was opened.
         lost: captures dropped because their bytes were missing (none at durability `sync`), and commits whose rows are
             missing, until they are acknowledged.
@@ -162,6 +157,7 @@ class DocumentStore:
         self._queries: IndexQueries | None = None
         self._indexes: dict[Path, SearchIndex] = {}
         self.schema = backend.schema
+        self.jobs = RunningJobs(Path(backend.path))
         self.lost = backend.lost
         self.unreadable = backend.values.unreadable
         self._table = pages_table(backend.engine, backend.schema, clock, backend.values.same_value)
@@ -198,12 +194,13 @@ class DocumentStore:
         return DocumentStore(self.backend.overlay(), Durability.NONE, clock=self._clock)
 
     def close(self) -> None:
-        """Finish writing and release the directory; a second call, or one in a forked child, does nothing."""
+        """Finish writing and release the directory; Ctrl-C waits.  A second call, or one in a fork, does nothing."""
         if self._closed:
             return
-        self._closed = True
-        if os.getpid() == self._process:  # after a fork, threads that only the parent has may hold locks
-            _close(self.backend, self._committer, self._writes)
+        with uninterrupted():
+            self._closed = True
+            if os.getpid() == self._process:  # after a fork, threads that only the parent has may hold locks
+                _close(self.backend, self._committer, self._writes)
 
     # --- writing pages
 
@@ -431,10 +428,11 @@ class DocumentStore:
         )
         if dry_run:
             return run()
-        try:
-            return self._committer.run_with_reserve(run, in_parts=False)
-        finally:
-            self.backend.make_reserve()
+        with self.jobs.one("compaction"):
+            try:
+                return self._committer.run_with_reserve(run, in_parts=False)
+            finally:
+                self.backend.make_reserve()
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
         """Compute the fingerprints of captures (row key, timestamp) again, by the current schemes, and index them.
@@ -476,7 +474,8 @@ class DocumentStore:
         self.backend.check_writable()
         from docstore.writing.applying import Repairer
 
-        return Repairer(self._write_side()).run()
+        with self.jobs.one("repair"):
+            return Repairer(self._write_side()).run()
 
     @checked
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
@@ -489,9 +488,11 @@ class DocumentStore:
             on_progress: called with the bytes copied, and the bytes to copy.
         Raises:
             InvalidArgument: the folder has other files.
+            StoreUnavailable: another backup of this store is running.
         """
         self._check_open()
-        return self.backend.backup(self._committer, Path(folder), on_progress)
+        with self.jobs.one("backup"):
+            return self.backend.backup(self._committer, Path(folder), on_progress)
 
     # --- reading pages
 

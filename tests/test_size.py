@@ -13,6 +13,7 @@ Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `im
 | users (Markdown, quality, subtract, lectures, object stores, ranking) | 1,500 of 1,900 | 1,520 of 1,200 | 6 | 245 |
 | what crawlers and clients send (methods, codings, framing, revisits, reject by site) | 807 of 550 | 0 | 3 | 0 |
 | beyond one machine (Spark without a store, zeros in the log, rebuild, load on HBase) | 760 of 900 | 0 | 7 | 440 |
+| one definition (rules at the head of Rust modules, their tests in Rust, mutants) | 0 | 920 | 0 | 280 |
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 19_637,
-    "lines of tools/": 9_790,
+    "lines of Rust": 20_730,
+    "lines of tools/": 9_850,
+    "lines of tests/": 44_540,  # of 46,545: 43,296 without the second kernel, then tests of a crawl's sends
 }
 
 

@@ -1,4 +1,4 @@
-"""Fit the numbers of tests/reference/data/scorecard.txt to pages with known content.
+"""Fit the numbers of native/core/data/scorecard.txt to pages with known content.
 
     python -m tools.fit_scorecard WCXB_DIR [--passages CHECKOUT] [--texts CHECKOUT] [--articles CHECKOUT]
     python -m tools.fit_scorecard WCXB_DIR --held-out
@@ -9,7 +9,8 @@ scrapinghub/article-extraction-benchmark (articles); of these the even pages alo
 ``--held-out`` the table is written; then run `tools.make_native_tables`.  With it nothing is written: WCXB's hosts are
 dealt into five parts, each is judged by what a fit to the other four says, and F1 is printed by kind of page.
 
-The signs of a block are those of `scored.block_features`, so the fit sees what the product sees.  A class word, tag or
+The signs of a block, and the blocks that a table keeps, come from the example `scorecard` of the Rust crate, which
+reads pages as the kernel does; so the fit sees what the product sees, and needs cargo.  A class word, tag or
 attribute is a sign where the table names it: to try another, write it into the table with 0.  All other signs are
 found by themselves.
 
@@ -25,28 +26,29 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
+import subprocess
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import Pool
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.reference import scored, tables
-from tests.reference.blocks import HINT_WORDS, MARKS, Outline, render
+from tools import kernel_tables
 from tools.bench.extraction import (
     KINDS,
     article_pages,
     folded,
     host_of,
-    markup_of,
     mean,
     passage_pages,
     read_pages,
+    source_of,
     text_pages,
     word_score,
 )
@@ -97,8 +99,10 @@ skeleton sort sr sticky tab tabs terms tip tool tools tooltip upsell user userna
 <nav> <footer> <aside> <form> <button> <select> <option> <dialog> <fieldset> <menu> <figcaption> aria-hidden
 role=navigation role=complementary role=banner role=contentinfo role=search role=menu role=menuitem itemprop=author
 """
-TAKES_AWAY: Final = {f"in {name}" for name in HINT_WORDS | set(_ALSO_BOILERPLATE.split())}
+TAKES_AWAY: Final = {f"in {name}" for name in (*kernel_tables.words("hint words"), *_ALSO_BOILERPLATE.split())}
 
+TABLE: Final = kernel_tables.FOLDER / "scorecard.txt"
+MANIFEST: Final = kernel_tables.FOLDER.parents[1] / "Cargo.toml"
 _WORD = re.compile(r"\w+")
 
 
@@ -111,7 +115,7 @@ class Page:
         part: number of the part that judges it.
         names: signs of all blocks, one behind the other; none once `Signs` has numbered them.
         starts: where those of each block begin.
-        outline: its blocks and elements.
+        source: of the page.
         texts: of each block.
         taken: numbers of the blocks that are kept where none scores above the threshold.
         wanted: the whole text.
@@ -126,7 +130,7 @@ class Page:
     part: int
     names: list[str]
     starts: Numbers
-    outline: Outline
+    source: str
     texts: list[str]
     taken: list[int]
     wanted: str
@@ -144,23 +148,66 @@ def read_wcxb(directory: Path) -> Iterator[tuple[str, int, bytes, str]]:
         yield page.kind, int(hashlib.md5(site.encode()).hexdigest(), 16) % PARTS, page.body, page.wanted
 
 
-def look(item: tuple[str, int, bytes, str | tuple[list[str], list[str]]]) -> Page:
-    """Read one page."""
-    kind, part, body, wanted = item
-    markup = markup_of(body)
-    outline, taken = scored.read(markup)
-    of_blocks = list(scored.block_features(outline, taken, scored.title_of(markup)))
-    starts = np.cumsum([0, *map(len, of_blocks[:-1])], dtype=np.int32)
-    names = [name for of_block in of_blocks for name in of_block]
-    texts = [render([block]) for block in outline.blocks]
+class Blocks(NamedTuple):
+    """The blocks of a page, as the example gives them.
+
+    Attributes:
+        texts: of each.
+        signs: of each.
+        taken: numbers of those that `combined` takes.
+        kept: numbers of those that the table keeps, if one was given.
+    """
+
+    texts: list[str]
+    signs: list[list[str]]
+    taken: list[int]
+    kept: list[int]
+
+
+def blocks_of(sources: Iterable[str], table: Path | None = None) -> list[Blocks]:
+    """The blocks of pages, and what a table keeps of them."""
+    pages = b"".join(b"%d\n%b" % (len(source), source) for source in map(str.encode, sources))
+    command = ["cargo", "run", "--quiet", "--release", "--manifest-path", str(MANIFEST), "--package", "docstore-kernel"]
+    command += ["--example", "scorecard", "--", *([str(table)] if table else [])]
+    printed = subprocess.run(command, input=pages, stdout=subprocess.PIPE, check=True).stdout.decode()
+    found: list[Blocks] = []
+    for line in printed.split("\n")[:-1]:
+        kind, *fields = line.split("\t")
+        if kind == "block":
+            found[-1].texts.append(fields[0].replace("\1", "\n"))
+            found[-1].signs.append(fields[1:])
+        elif kind == "page":
+            found.append(Blocks([], [], [int(number) for number in fields if number], []))
+        else:
+            found[-1].kept.extend(int(number) for number in fields if number)
+    return found
+
+
+Item = tuple[str, int, bytes, str | tuple[list[str], list[str]]]
+"""Kind, part, body, and the wanted text, or the wanted and the unwanted passages."""
+
+
+def look(items: Sequence[Item]) -> Iterator[Page]:
+    """Read pages."""
+    sources = [source_of(body) for _, _, body, _ in items]
+    for (kind, part, _, wanted), source, blocks in zip(items, sources, blocks_of(sources), strict=True):
+        if blocks.texts:
+            yield page_of(kind, part, source, blocks, wanted)
+
+
+def page_of(kind: str, part: int, source: str, blocks: Blocks, wanted: str | tuple[list[str], list[str]]) -> Page:
+    """A page with what is known of its content."""
+    starts = np.cumsum([0, *map(len, blocks.signs[:-1])], dtype=np.int32)
+    names = [name for of_block in blocks.signs for name in of_block]
+    texts, taken = blocks.texts, blocks.taken
     if isinstance(wanted, tuple):
         unknown = np.zeros(len(texts))
         labels = label_passages(texts, *wanted)
-        page = Page(kind, part, names, starts, outline, texts, taken, "", *labels, unknown, unknown)
+        page = Page(kind, part, names, starts, source, texts, taken, "", *labels, unknown, unknown)
     else:
-        page = Page(kind, part, names, starts, outline, texts, taken, wanted, *label_words(texts, wanted, taken))
+        page = Page(kind, part, names, starts, source, texts, taken, wanted, *label_words(texts, wanted, taken))
     if kind in WITHOUT_HEADLINES:
-        counts_nothing = np.array([HEADLINE in of_block for of_block in of_blocks], np.bool_)
+        counts_nothing = np.array([HEADLINE in of_block for of_block in blocks.signs], np.bool_)
         for values in (page.weights, page.sizes, page.shared):
             values[counts_nothing] = 0
     return page
@@ -222,7 +269,7 @@ class Signs:
                 support.update(np.unique(page.signs).tolist())
             self.pages.append(page)
         taking_part = {name for name, number in numbers.items() if support[number] >= LEAST_PAGES}
-        self.names = sorted(taking_part.union(f"in {mark}" for mark in MARKS))
+        self.names = sorted(taking_part.union(f"in {mark}" for mark in kernel_tables.marks()))
         self.upper = np.array([0.0 if name in TAKES_AWAY else np.inf for name in self.names] + [np.inf])
         places = {name: place for place, name in enumerate(self.names)}
         self._places = np.array([places.get(name, -1) for name in numbers], np.int32)
@@ -358,11 +405,9 @@ def minimum(loss: Loss, place: Floats, upper: Floats, steps: int) -> Floats:
     return place
 
 
-def f1(page: Page, scores: Floats) -> float:
-    """F1 of words of what the scores keep of a page."""
-    points = np.rint(100 * (scores - THRESHOLD)).astype(np.int64)
-    kept = scored.choose(page.outline, points.tolist()) or page.taken
-    return word_score("\n".join(page.texts[number] for number in kept), page.wanted)[2]
+def f1(page: Page, kept: Sequence[int]) -> float:
+    """F1 of words of what is kept of a page; of what `combined` takes if that is nothing."""
+    return word_score("\n".join(page.texts[number] for number in kept or page.taken), page.wanted)[2]
 
 
 def is_learned(page: Page, part: int | None) -> bool:
@@ -375,12 +420,14 @@ def show_held_out(signs: Signs) -> None:
     pages = signs.pages
     held_out: dict[str, list[float]] = defaultdict(list)
     seen: dict[str, list[float]] = defaultdict(list)
-    for part in range(PARTS):
-        scores = fit(signs, [page for page in pages if is_learned(page, part)])
-        for page in pages:
-            if page.kind in KINDS:
-                f1_of_page = f1(page, sums(scores, signs.rows([page])))
-                (held_out if page.part == part else seen)[page.kind].append(f1_of_page)
+    judged = [page for page in pages if page.kind in KINDS]
+    with TemporaryDirectory() as folder:
+        table = Path(folder) / "scorecard.txt"
+        for part in range(PARTS):
+            shutil.copy(TABLE, table)
+            write_table(table, signs, fit(signs, [page for page in pages if is_learned(page, part)]))
+            for page, blocks in zip(judged, blocks_of((page.source for page in judged), table), strict=True):
+                (held_out if page.part == part else seen)[page.kind].append(f1(page, blocks.kept))
     print(f"| judged | all | {' | '.join(KINDS)} |\n{'|---' * (len(KINDS) + 2)}|")
     for name, by_kind in (("held out", held_out), ("fitted to", seen)):
         every = mean([each for values in by_kind.values() for each in values])
@@ -427,7 +474,7 @@ def main(
     held_out: bool = False,
 ) -> None:
     """Fit the scorecard to WCXB and to checkouts of three other sets; with --held-out judge the fit, write nothing."""
-    items: list[tuple[str, int, bytes, str | tuple[list[str], list[str]]]] = list(read_wcxb(directory))
+    items: list[Item] = list(read_wcxb(directory))
     if passages:
         found = enumerate(passage_pages(passages))
         items += [("passages", number, page.body, (page.wanted, page.unwanted)) for number, page in found]
@@ -435,15 +482,13 @@ def main(
         items += [("text", number, page.body, page.expected) for number, page in enumerate(text_pages(texts))]
     if articles:
         items += [("news", number, page.body, page.expected) for number, page in enumerate(article_pages(articles))]
-    with Pool() as pool:
-        signs = Signs(page for page in pool.imap(look, items, chunksize=8) if page.texts)
+    signs = Signs(look(items))
     if held_out:
         show_held_out(signs)
         return
     scores = fit(signs, [page for page in signs.pages if is_learned(page, None)])
-    path = tables.FOLDER / "scorecard.txt"
-    write_table(path, signs, scores)
-    print(f"{len(signs.names)} signs of {len(signs.pages)} pages: {path}")
+    write_table(TABLE, signs, scores)
+    print(f"{len(signs.names)} signs of {len(signs.pages)} pages: {TABLE}")
 
 
 if __name__ == "__main__":

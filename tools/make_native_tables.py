@@ -1,4 +1,4 @@
-"""Write the tables of the native kernel, `native/core/data/*.in`, from the reference's own modules.
+"""Write the tables of the native kernel, `native/core/data/*.in`, from the lists of `native/core/data/*.txt`.
 
 Run it with a Python whose `unicodedata` is 14.0.0 (CPython 3.11), as `make_unicode_tables.py`.  `--check` says whether
 the files in the tree are what this writes.
@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Mapping
-from pathlib import Path
+from html.entities import html5
 
-from tests.reference import blocks, left_out, scored, tokens
-from tests.reference.blocks import MARK_SCORES, MARKS
-from tests.reference.scored import SCORES
-from tests.reference.tokens import _NAMED as NAMED_REFERENCES
-from tests.reference.words import UNICODE
+from tools.kernel_tables import FOLDER, bits, lines, lists, marks, read, scores, words
 
-TARGET = Path(__file__).parent.parent / "native" / "core" / "data"
+UNICODE = read("unicode.txt")
+MARK_SCORES = marks()
+MARKS = tuple(MARK_SCORES)
+_CARD = read("scorecard.txt")
+SCORES = {f"in {mark}": score for mark, score in MARK_SCORES.items()}
+SCORES |= scores(_CARD, "shapes", "alike", "neighbours", "others")
+NEIGHBOURS = (-2, -1, 1, 2)
+SHARES = 4
+FIFTHS = 5
 HEAD = "// {what}\n//\n// Made by `tools/make_native_tables.py`; never edited by hand.\n\n"
 
 BREAK, WORD, UNSPACED, MARK = range(4)
@@ -182,31 +185,42 @@ def references_module() -> str:
     def escaped(characters: str) -> str:
         return "".join(f"\\u{{{ord(part):x}}}" for part in characters)
 
-    rows = "\n".join(f'    ("{name}", "{escaped(text)}"),' for name, text in sorted(NAMED_REFERENCES.items()))
+    rows = "\n".join(f'    ("{name}", "{escaped(text)}"),' for name, text in sorted(html5.items()))
     return (
         HEAD.format(what="Names of character references, with their semicolon where they have one, and what they mean.")
-        + f"pub static NAMED: [(&str, &str); {len(NAMED_REFERENCES)}] = [\n{rows}\n];\n"
+        + f"pub static NAMED: [(&str, &str); {len(html5)}] = [\n{rows}\n];\n"
     )
 
 
+IMPLIED, CLOSES, TAGS = lists("implied"), lists("closes"), bits("tags")
 FLAGS = {
-    "INLINE": tokens.INLINE,
-    "HIDDEN": tokens.HIDDEN,
-    "PREFORMATTED": frozenset({"pre", "listing"}),
-    "VISIBLE_RAW": tokens.VISIBLE_RAW,
-    "REFERENCES_RAW": tokens.REFERENCES_RAW,
-    "RAW": frozenset(tokens._RAW.split("|")),
-    "HEADING": blocks.HEADINGS,
-    "DECLARING": frozenset({"html", "title", "meta", "link"}),
-    "LINKING": frozenset({"a", "area"}),
-    "LEFT_OUT": left_out.NAMES,
-    "RUBY": left_out.RUBY,
-    "CHILDLESS": left_out.CHILDLESS,
-    "HEAD": left_out.HEADS,
-    "BUTTON": frozenset({"button"}),
-    "SIGNED": frozenset({"a", "span"}),
-    "ENDING": frozenset(left_out.IMPLIED),
+    "INLINE": words("inline"),
+    "HIDDEN": words("hidden"),
+    "PREFORMATTED": words("preformatted"),
+    "VISIBLE_RAW": words("visible raw"),
+    "REFERENCES_RAW": words("references raw"),
+    "RAW": words("raw"),
+    "HEADING": words("headings"),
+    "DECLARING": ["html", "title", "meta", "link"],
+    "LINKING": ["a", "area"],
+    "LEFT_OUT": words("left out"),
+    "RUBY": words("ruby"),
+    "CHILDLESS": words("childless"),
+    "HEAD": words("heads"),
+    "BUTTON": ["button"],
+    "SIGNED": ["a", "span"],
+    "ENDING": list(IMPLIED),
 }
+INLINE_TAG, SPACE, LINK, LINK_END, LEAF, NO_ELEMENT = range(1, 7)
+KINDS = {
+    **dict.fromkeys(["", *words("inline"), *(f"/{name}" for name in words("inline"))], INLINE_TAG),
+    **dict.fromkeys(["br", "/br", "img", "/img"], SPACE),
+    "a": LINK,
+    "/a": LINK_END,
+    **dict.fromkeys(words("leaves"), LEAF),
+    **dict.fromkeys([*(f"/{name}" for name in words("leaves")), *words("void"), *words("raw blocks")], NO_ELEMENT),
+}
+"""What a tag is, as `outline.rs` numbers it."""
 
 
 def array(title: str, kind: str, items: list[str]) -> str:
@@ -218,8 +232,8 @@ def array(title: str, kind: str, items: list[str]) -> str:
 def known_names() -> list[str]:
     """Tag names that have a number, in the order of their numbers."""
     known = set(COMMON_NAMES.split()).union(*FLAGS.values())
-    known |= {name.removeprefix("/") for name in blocks._KINDS if name}
-    known |= {*blocks.CLOSES, *blocks._TAGS, *left_out.IMPLIED}
+    known |= {name.removeprefix("/") for name in KINDS if name}
+    known |= {*CLOSES, *TAGS, *IMPLIED}
     names = sorted(known)
     if len(names) > 250:
         raise SystemExit("a name's number is a byte, and 255 is the unknown one")
@@ -233,15 +247,15 @@ def names_module() -> str:
     def constant(name: str) -> str:
         return name.upper().replace("-", "_")
 
-    lines = [
-        HEAD.format(what="Tag names that the kernel knows by number, with what the reference says of each."),
+    parts = [
+        HEAD.format(what="Tag names that the kernel knows by number, with what the rules say of each."),
         *(f"pub const {flag}: u16 = 1 << {bit};\n" for bit, flag in enumerate(FLAGS)),
         "\n",
         *(f"pub const NAME_{constant(name)}: u32 = {number};\n" for number, name in enumerate(names)),
         f"\npub const KNOWN: usize = {len(names)};\n",
     ]
 
-    def closing(title: str, closes: Mapping[str, frozenset[str]]) -> str:
+    def closing(title: str, closes: dict[str, list[str]]) -> str:
         """A table of start tags and the elements on top that they close."""
         rows = [
             f"(NAME_{constant(name)}, &[{', '.join(f'NAME_{constant(each)}' for each in sorted(closed))}])"
@@ -250,27 +264,27 @@ def names_module() -> str:
         return array(title, "(u32, &[u32])", rows)
 
     flags = [" | ".join(flag for flag, members in FLAGS.items() if name in members) or "0" for name in names]
-    lines += [
+    parts += [
         array("NAMES", "&str", [f'"{name}"' for name in names]),
         array("PROPERTIES", "u16", flags),
         "\n/// What a start tag and an end tag are in an outline.",
         array(
             "KINDS",
             "(u8, u8)",
-            [f"({blocks._KINDS.get(name, 0)}, {blocks._KINDS.get('/' + name, 0)})" for name in names],
+            [f"({KINDS.get(name, 0)}, {KINDS.get('/' + name, 0)})" for name in names],
         ),
         "\n/// What the tag's name itself says of its content.",
-        array("TAG_EVIDENCE", "u8", [str(blocks._TAGS.get(name, 0)) for name in names]),
+        array("TAG_EVIDENCE", "u8", [str(TAGS.get(name, 0)) for name in names]),
         "\n/// A start tag and the elements on top that it closes.",
-        closing("CLOSES", blocks.CLOSES),
-        closing("IMPLIED", left_out.IMPLIED),
-        array("ROLES", "(&str, u8)", [f'("{role}", {bits})' for role, bits in sorted(blocks._ROLES.items())]),
-        array("HINT_WORDS", "&str", [f'"{word}"' for word in sorted(blocks.HINT_WORDS)]),
-        array("ADVERT_WORDS", "&str", [f'"{word}"' for word in sorted(blocks.ADVERT_WORDS)]),
-        array("ADVERT_NAMES", "&str", [f'"{name}"' for name in sorted(blocks.ADVERT_NAMES)]),
-        array("NEGATIONS", "&str", [f'"{word}"' for word in sorted(blocks.NEGATIONS)]),
+        closing("CLOSES", CLOSES),
+        closing("IMPLIED", IMPLIED),
+        array("ROLES", "(&str, u8)", [f'("{role}", {bits})' for role, bits in sorted(bits("roles").items())]),
+        array("HINT_WORDS", "&str", [f'"{word}"' for word in sorted(words("hint words"))]),
+        array("ADVERT_WORDS", "&str", [f'"{word}"' for word in sorted(words("advert words"))]),
+        array("ADVERT_NAMES", "&str", [f'"{name}"' for name in sorted(words("advert names"))]),
+        array("NEGATIONS", "&str", [f'"{word}"' for word in sorted(words("negations"))]),
     ]
-    return "".join(lines)
+    return "".join(parts)
 
 
 FATES = ("left", "taken")
@@ -279,9 +293,9 @@ FORMS = ("block", "heading")
 
 def scorecard_module() -> str:
     """The scorecard as arrays: sums of the signs that always come together."""
-    sizes, links = range(len(scored.SIZES) + 1), range(5)
-    amounts, likes = range(len(scored.TAKEN_WEIGHTS) + 1), range(len(scored.LIKES) + 1)
-    numbers = {mark: bit.bit_length() - 1 for mark, bit in blocks.BITS.items()}
+    sizes, links = range(len(words("sizes")) + 1), range(5)
+    amounts, likes = range(len(words("taken weights")) + 1), range(len(words("likes")) + 1)
+    numbers = {mark: number for number, mark in enumerate(MARKS, 1)}
     none = "u16::MAX"
 
     def total(*signs: str) -> str:
@@ -291,24 +305,24 @@ def scorecard_module() -> str:
         found = sorted(mark for mark in MARKS if mark.startswith(prefix))
         return [f'("{mark.removeprefix(prefix)}", {numbers[mark]})' for mark in found]
 
-    words = sorted(mark for mark in MARKS if mark.isalpha())
+    word_marks = sorted(mark for mark in MARKS if mark.isalpha())
     shapes = [(form, size, link) for form in FORMS for size in sizes for link in links]
-    steps = [f"{step:+d}" for step in scored.NEIGHBOURS]
-    lines = [
+    steps = [f"{step:+d}" for step in NEIGHBOURS]
+    parts = [
         HEAD.format(what="What each sign is worth that `scored` reads from a page."),
         f"pub const MARK_COUNT: usize = {len(MARKS) + 1};\n",
         f"pub const MARK_HIDDEN: u16 = {numbers['hidden']};\n",
         f"pub const MARK_ARIA_HIDDEN: u16 = {numbers.get('aria-hidden', none)};\n",
-        f"pub const MARK_NEVER: u16 = {blocks.NEVER.bit_length() - 1};\n",
+        "pub const MARK_NEVER: u16 = 0;\n",
         f"pub const ANY: i32 = {SCORES['any']};\n",
         array("MARK_NAMES", "&str", ['""', *(f'"{mark}"' for mark in MARKS)]),
         array("MARK_SCORES", "i16", ["0", *(str(score) for score in MARK_SCORES.values())]),
-        array("WORD_MARKS", "(&str, u16)", [f'("{word}", {numbers[word]})' for word in words]),
+        array("WORD_MARKS", "(&str, u16)", [f'("{word}", {numbers[word]})' for word in word_marks]),
         array("ROLE_MARKS", "(&str, u16)", prefixed("role=")),
-        array("CONSENT_MANAGERS", "&str", [f'"{word}"' for word in sorted(blocks.CONSENT_MANAGERS)]),
-        array("CONSENT_NAMES", "&str", [f'"{word}"' for word in sorted(blocks.CONSENT)]),
-        array("NEVER_NAMES", "&str", [f'"{name}"' for name in sorted(blocks.NEVER_NAMES)]),
-        array("NOTICES", "&str", [f'"{word}"' for word in sorted(blocks.NOTICES)]),
+        array("CONSENT_MANAGERS", "&str", [f'"{word}"' for word in sorted(words("consent managers"))]),
+        array("CONSENT_NAMES", "&str", [f'"{word}"' for word in sorted(words("consent names"))]),
+        array("NEVER_NAMES", "&str", [f'"{name}"' for name in sorted(words("never"))]),
+        array("NOTICES", "&str", [f'"{word}"' for word in sorted(words("notices"))]),
         array("ITEM_MARKS", "(&str, u16)", prefixed("itemprop=")),
         array("TAG_MARKS", "u16", [str(numbers.get(f"<{name}>", none)) for name in known_names()]),
         "\n/// By fate, form, size and links.",
@@ -316,11 +330,11 @@ def scorecard_module() -> str:
         "\n/// By fate and amount.",
         array("AMOUNT", "i16", [total(f"{f} of amount {a}") for f in FATES for a in amounts]),
         "\n/// By fate and share.",
-        array("SHARE", "i16", [total(f"{f} of share {s}") for f in FATES for s in range(scored.SHARES)]),
+        array("SHARE", "i16", [total(f"{f} of share {s}") for f in FATES for s in range(SHARES)]),
         "\n/// Of a block that is left: before, among, behind those that are taken.",
         array("PLACE", "i16", [total(f"{place} taken") for place in ("before", "among", "behind")]),
         "\n/// By fate and fifth of the text.",
-        array("FIFTH", "i16", [total(f"fifth {n}", f"fifth {n} {f}") for f in FATES for n in range(scored.FIFTHS)]),
+        array("FIFTH", "i16", [total(f"fifth {n}", f"fifth {n} {f}") for f in FATES for n in range(FIFTHS)]),
         "\n/// By whether a heading stands before the block.",
         array("HEADING_BEFORE", "i16", [total("before any heading"), total("behind a heading")]),
         "\n/// Of a text that stands once; of the first of those that do not; of the others.",
@@ -351,23 +365,23 @@ def scorecard_module() -> str:
         array("SAME_ELEMENT", "i16", [total(f"{s} same element") for s in steps]),
         "\n/// By neighbour, where there is none.",
         array("NOTHING", "i16", [total(f"{s} nothing") for s in steps]),
-        array("SIZES", "u64", [str(size) for size in scored.SIZES]),
-        array("LIKES", "u64", [str(size) for size in scored.LIKES]),
-        array("TAKEN_WEIGHTS", "u64", [str(size) for size in scored.TAKEN_WEIGHTS]),
-        array("SENTENCE_ENDS", "char", [f"'{end}'" for end in scored.SENTENCE_ENDS]),
-        array("CURRENCIES", "&str", [f'"{sign}"' for sign in scored.CURRENCIES]),
-        array("CONSENT", "&str", [f'"{sign}"' for sign in scored.CONSENT]),
-        array("COPYRIGHT", "&str", [f'"{sign}"' for sign in scored.COPYRIGHT]),
+        array("SIZES", "u64", words("sizes")),
+        array("LIKES", "u64", words("likes")),
+        array("TAKEN_WEIGHTS", "u64", words("taken weights")),
+        array("SENTENCE_ENDS", "char", [f"'{end}'" for end in lines("sentence ends")]),
+        array("CURRENCIES", "&str", [f'"{sign}"' for sign in lines("currencies")]),
+        array("CONSENT", "&str", [f'"{sign}"' for sign in lines("consent")]),
+        array("COPYRIGHT", "&str", [f'"{sign}"' for sign in lines("copyright")]),
     ]
-    return "".join(lines)
+    return "".join(parts)
 
 
 def stamps_module() -> str:
     """The words of dates, times and counts."""
     head = HEAD.format(what="Words of dates, times and counts; ascending.")
     kinds = ("DATE_WORDS", "COUNT_WORDS", "TOLD_WORDS", "BESIDE_WORDS")
-    tables = [(kind, getattr(scored, kind)) for kind in kinds]
-    return head + "".join(array(name, "&str", [f'"{word}"' for word in sorted(words)]) for name, words in tables)
+    listed = [(kind, sorted(words(kind.lower().replace("_", " ")))) for kind in kinds]
+    return head + "".join(array(name, "&str", [f'"{word}"' for word in its]) for name, its in listed)
 
 
 VERSION = UNICODE["version"]
@@ -386,7 +400,7 @@ def main() -> int:
     }
     stale = 0
     for name, text in modules.items():
-        path = TARGET / name
+        path = FOLDER / name
         if "--check" not in sys.argv[1:]:
             path.write_text(text, encoding="utf-8")
         elif not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -1,4 +1,4 @@
-"""Write `tests/reference/data/unicode.txt`: the character classes that cut words, pinned to Unicode 14.0.
+"""Write `native/core/data/unicode.txt`: the character classes that cut words, pinned to Unicode 14.0.
 
 Run it with a Python whose `unicodedata` is 14.0.0 (CPython 3.11): another version is refused, because a fingerprint
 must not depend on it.  `--check` says whether the table in the tree is what this writes.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 UNICODE_VERSION = "14.0.0"
-TARGET = Path(__file__).parent.parent / "tests" / "reference" / "data" / "unicode.txt"
+TARGET = Path(__file__).parent.parent / "native" / "core" / "data" / "unicode.txt"
 
 UNSPACED_BLOCKS = {
     "Thai": [(0x0E00, 0x0E7F)],

@@ -2,7 +2,7 @@
 
     python -m tools.mutants draw
     python -m tools.mutants build FOLDER
-    python -m tools.mutants run FOLDER NAME [--tree TREE] [--cargo] [TESTS...]
+    python -m tools.mutants run FOLDER NAME [--tree TREE] [--cargo] [--after NAME...] [-- TESTS...]
     python -m tools.mutants table FOLDER
 
 `draw` lists the mutants of `native/core/src` at the commit `BASE`, in an order that the seed fixes; tests and tables of
@@ -13,8 +13,9 @@ incremental build.
 
 `run` runs tests on each kept module and writes one line a mutant to FOLDER/NAME.tsv: caught, or survived.  The tests
 are those of TREE, a checkout whose module is swapped (so never the one you work in); --cargo runs the Rust tests of
-that checkout instead, with each mutant written into its source.  Those that FOLDER/NAME.tsv has are not run again, so
-a run can be stopped.  A test that hangs for `SECONDS` has noticed its mutant.  `table` puts the runs side by side.
+that checkout instead, with each mutant written into its source.  --after leaves out those that other runs caught, and
+those that FOLDER/NAME.tsv has are not run again, so a run can be stopped.  A test that hangs for `SECONDS` has noticed
+its mutant.  `table` puts the runs side by side.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -125,13 +127,15 @@ def _cargo(tree: Path, target: Path, *arguments: str, seconds: int = SECONDS) ->
 
 
 def _ends(command: list[str], folder: Path, environment: dict[str, str], seconds: int) -> int:
+    ran = subprocess.Popen(
+        command, cwd=folder, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
     try:
-        done = subprocess.run(
-            command, cwd=folder, env={**os.environ, **environment}, timeout=seconds, capture_output=True, check=False
-        )
+        return ran.wait(seconds)
     except subprocess.TimeoutExpired:
+        os.killpg(ran.pid, signal.SIGKILL)  # what cargo and pytest have started hangs with them
         return 124
-    return done.returncode
 
 
 def kept(folder: Path) -> list[tuple[int, Mutant]]:
@@ -161,11 +165,20 @@ def build(folder: Path) -> None:
             return
 
 
-def run(folder: Path, name: str, tree: Path, tests: list[str], *, is_cargo: bool) -> None:
+def _noted(listed: Path, word: str = "") -> set[int]:
+    """The numbers of the mutants that a run has noted, all or those with a word."""
+    lines = listed.read_text("utf-8").splitlines() if listed.exists() else []
+    return {int(line.split("\t")[0]) for line in lines if word in line}
+
+
+def run(folder: Path, name: str, tree: Path, tests: list[str], *, is_cargo: bool, after: list[str]) -> None:
     """Run tests on each mutant, and note whether one failed."""
     listed = folder / f"{name}.tsv"
-    known = {int(line.split("\t")[0]) for line in listed.read_text().splitlines()} if listed.exists() else set()
+    known = _noted(listed).union(*(_noted(folder / f"{each}.tsv", "\tcaught\t") for each in after))
     (module,) = tree.glob(MODULE)
+    whole = module.read_bytes()
+    if not listed.exists() and (_tests(tree, tests) if not is_cargo else 0):
+        raise SystemExit("the tests fail without a mutant")
     for number, mutant in kept(folder):
         if number in known:
             continue
@@ -176,20 +189,23 @@ def run(folder: Path, name: str, tree: Path, tests: list[str], *, is_cargo: bool
             code = _cargo(tree, folder / "target-tests", "test", "-p", "docstore-kernel", *tests)
             source.write_bytes(before)
         else:
-            module.unlink()
+            module.unlink()  # a process may still read the file before
             shutil.copyfile(folder / f"{number}.so", module)
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-            code = _ends(command, tree, {}, SECONDS)
+            code = _tests(tree, tests)
         with listed.open("a") as lines:
             print(number, "caught" if code else "survived", mutant, sep="\t", file=lines)
+    module.unlink()
+    module.write_bytes(whole)
+
+
+def _tests(tree: Path, tests: list[str]) -> int:
+    return _ends([sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests], tree, {}, SECONDS)
 
 
 def table(folder: Path) -> None:
     """Print how many mutants each run caught, and of each mutant by which it was."""
-    runs = {path.stem: path.read_text().splitlines() for path in sorted(folder.glob("*.tsv"))}
-    caught = {
-        name: {int(line.split("\t")[0]) for line in lines if "\tcaught\t" in line} for name, lines in runs.items()
-    }
+    runs = {path.stem: _noted(path) for path in sorted(folder.glob("*.tsv"))}
+    caught = {name: _noted(folder / f"{name}.tsv", "\tcaught\t") for name in runs}
     mutants = kept(folder)
     for name, numbers in caught.items():
         print(f"{name}: {len(numbers)} of {len(runs[name])}")
@@ -204,9 +220,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", help="where the modules are kept")
     parser.add_argument("name", nargs="?", help="of a run")
     parser.add_argument("--tree", type=Path, help="the checkout whose tests run; that of BASE in the folder by default")
+    parser.add_argument("--after", nargs="+", default=[], help="leave out what these runs caught")
     parser.add_argument("--cargo", action="store_true", help="run the Rust tests")
-    parser.add_argument("tests", nargs=argparse.REMAINDER, help="arguments of pytest or of cargo test")
-    chosen = parser.parse_args()
+    place = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    chosen, tests = parser.parse_args(sys.argv[1:place]), sys.argv[place + 1 :]
     if chosen.command == "draw":
         for each in drawn()[:COUNT]:
             print(each, each.text.strip(), sep="\t")
@@ -215,7 +232,14 @@ def main() -> None:
     elif chosen.command == "table":
         table(chosen.folder)
     else:
-        run(chosen.folder, chosen.name, chosen.tree or chosen.folder / "tree", chosen.tests, is_cargo=chosen.cargo)
+        run(
+            chosen.folder,
+            chosen.name,
+            chosen.tree or chosen.folder / "tree",
+            tests,
+            is_cargo=chosen.cargo,
+            after=chosen.after,
+        )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
     python -m tools.size [--folders] [--put]
 
 Lines of code are lines with a token of Python; docstrings, comments and blank lines do not count.  Rust counts with its
-tests and comments, but without tables of data (`native/core/data/*.in`); tools count whole.
+tests and comments, but without tables of data (`native/core/data/*.in`); tools count whole, tests as docstore does, and
+the cases of `tests/cases/` do not.
 A class counts as a record type if it is a NamedTuple, a dataclass, an Enum, a TypedDict or a msgspec struct.  What a
 put passes is what runs of docstore between `put_page` of a near duplicate and its answer, in one thread, in a store
 that has put pages before: files, classes and functions in Python (native code is not seen), caches that are asked, and
@@ -266,6 +267,7 @@ def figures() -> dict[str, int]:
         "LevelDB keys of a group": of_group,
         "lines of Rust": lines_of(tracked("native/*.rs")),
         "lines of tools/": lines_of(tracked("tools/*.py", "tools/*.sh")),
+        "lines of tests/": lines_of_code(tracked("tests/*.py")),
     }
 
 

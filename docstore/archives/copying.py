@@ -29,14 +29,14 @@ from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import BAND_SECRET_ROW, CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.keys import url_of
 from docstore.model.plain import Plain
-from docstore.model.types import Cell, Position, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Cell, Position, ReadSpec, RowMutations, SetCell, now_micros
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import value_name
 from docstore.storage.captures import capture_of
 from docstore.storage.reports import Finding
 from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_families
 from docstore.storage.values import REF_TAG, encode_absent, is_absent, is_ref, raw_bytes_of
-from docstore.store import DocumentStore, now_micros, open_store
+from docstore.store import DocumentStore, open_store
 from docstore.writing.importing import (
     CAPTURE_COLUMNS,
     CellKey,

@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 from docstore.backends import store_exists
 from docstore.model.errors import DocstoreError, InvalidArgument, StorageError, missing_extra
-from docstore.storage.files import Files, storage_error
+from docstore.storage.files import Files, plain_name, storage_error
 from docstore.version import __version__
 
 EXTRAS: Final = {"s3": "s3", "gs": "gs", "az": "az"}
@@ -119,10 +119,20 @@ def listed(name: str, base: str = "") -> list[str]:
             shard = json.loads(line) if line.startswith("{") else {"file": line}
             if "file" not in shard:
                 continue  # the options of the export
-            own = name.rpartition("/")[0] if line.startswith("{") else ""
-            if not isinstance(shard["file"], str):
-                raise ValueError(f"a line of it has no name of a file: {line:.100}")
-            files.append(joined(base or own, shard["file"]))
+            own = ""
+            if line.startswith("{"):  # an export names its shards without a folder
+                own = name.rpartition("/")[0]
+                try:
+                    plain_name(shard["file"])
+                except InvalidArgument as error:
+                    raise InvalidArgument(f"the list {name}: {error}") from error
+            file = joined(base or own, shard["file"])
+            if is_url(name) and not is_url(file):
+                raise InvalidArgument(
+                    f"{name} names {file}, a file of this machine; a list from elsewhere may name only URLs: give "
+                    "--base, the URL in front of its names"
+                )
+            files.append(file)
             if "bytes" not in shard:
                 continue
             size = size_of(files[-1]) if exists(files[-1]) else "no"

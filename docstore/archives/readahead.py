@@ -148,9 +148,10 @@ def portions(
                     full, portion, portion_bytes = portion, Portion[Page](), 0
                     yield full
                     del full
-        except (DocstoreError, OSError) as error:
+        except (DocstoreError, OSError, MemoryError) as error:
             portion.skipped["unreadable_file"] += 1
-            portion.errors.append(((number, 0), str(error), ""))
+            reason = "reading it takes more memory than there is" if isinstance(error, MemoryError) else str(error)
+            portion.errors.append(((number, 0), reason, ""))
     yield portion
 
 

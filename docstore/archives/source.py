@@ -302,7 +302,10 @@ class ZstdFeed(_PackedFeed):
             self._at += length_bytes
             try:
                 if content.startswith(ZSTD_MAGIC):
-                    content = zstandard.ZstdDecompressor().decompress(content, max_output_size=_DICTIONARY_LIMIT_BYTES)
+                    reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT_BYTES).stream_reader(content)
+                    content = reader.read(_DICTIONARY_LIMIT_BYTES + 1)  # whatever length its frame states
+                if len(content) > _DICTIONARY_LIMIT_BYTES:
+                    raise Broken(0, f"zstd dictionary of more than {_DICTIONARY_LIMIT_BYTES} bytes unpacked")
                 self._decompressor = zstandard.ZstdDecompressor(
                     dict_data=zstandard.ZstdCompressionDict(content), max_window_size=_WINDOW_LIMIT_BYTES
                 )

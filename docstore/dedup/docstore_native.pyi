@@ -36,12 +36,6 @@ TEXT_LIMIT_BYTES: int
 def charset_of(body: bytes, content_type: str) -> tuple[str, str]:
     """The encoding of a body, and what says so: "bom", "http", "meta", "xml" or "guessed"."""
 
-def guess_charset(body: bytes, content_type: str) -> str:
-    """The encoding that is guessed for a body without declaration."""
-
-def wide_charset(head: bytes) -> str | None:
-    """UTF-16 without a mark, if a head is that."""
-
 def joined_words(text: str, table: bytes) -> str: ...
 def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
     """Which of some normalised words are words of a text, and how many words the text has."""
@@ -354,7 +348,6 @@ def fill_capture(
     most_bytes: int,
 ) -> bool: ...
 def decode_frame(frame: bytes, raw_bytes: int, before: bytes) -> bytes | None: ...
-def unpack_named(frame: bytes, raw_bytes: int, name: bytes) -> bytes | None: ...
 def sweep_versions(
     rows: list[Any], first: int, names: tuple[str, tuple[str, bytes], tuple[str, bytes]], rules: Any
 ) -> tuple[
@@ -380,8 +373,6 @@ class RowReader:
     ) -> Self: ...
     def read(self, stream: Any, cells: bytes) -> list[Any]: ...
     def scan(self, stream: Any, high: bytes, most_rows: int, most_cells: int) -> tuple[list[Any], bytes]: ...
-
-def unpack_message(message: bytes) -> Any: ...
 
 class PostingHashes:
     def __new__(cls, parts: Iterator[list[Any]]) -> Self: ...

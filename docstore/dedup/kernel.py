@@ -1,8 +1,8 @@
 """Typed access to the native kernel: bodies and their checksums, texts, sets, runs of postings.
 
-`tests/reference/` has the readable definition of every result.  Bodies that are not HTML go to `text.readers`, which
-gives their text to the kernel; checksums are of the whole body.  A lone surrogate of a string is read as U+FFFD, once
-for each of its three bytes.
+`tests/cases/text` has the rules of main text, `tests/reference/` the measures.  Bodies that are not HTML go to
+`text.readers`, which gives their text to the kernel; checksums are of the whole body.  A lone surrogate of a string is
+read as U+FFFD, once for each of its three bytes.
 
 If native code panics over a body, which would be a defect, the page is stored without text: its verdict has the reason,
 and the log an error that asks for a report.

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from operator import index
+from time import time_ns
 from types import UnionType
 from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
 
@@ -36,6 +37,11 @@ from docstore.model.plain import asdict, iso
 
 Time: TypeAlias = "int | datetime | str"
 """Microseconds since 1970, a datetime with a time zone, or ISO 8601 such as 2024-05-01T10:00:00Z."""
+
+
+def now_micros() -> int:
+    """Microseconds since 1970."""
+    return time_ns() // 1000
 
 
 def micros(time: Time) -> int:

@@ -6,6 +6,7 @@ would see a page.  Nothing here gives a verdict or posts a page.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -63,6 +64,14 @@ _RULES = SimpleNamespace(
 
 
 _opening = threading.Lock()
+
+
+def _after_fork_in_child() -> None:
+    global _opening  # noqa: PLW0603 - it may be locked by a thread that only the parent has
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def open_texts(backend: Backend, table: CaptureRows) -> TextIndex:

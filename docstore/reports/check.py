@@ -21,7 +21,7 @@ from docstore.model import capture
 from docstore.model.capture import Column, PagePointer
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
-from docstore.model.types import Cell, ReadSpec
+from docstore.model.types import Cell, ReadSpec, now_micros
 from docstore.reading.index import SeenPages
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, LiveCapture, capture_of
@@ -31,7 +31,6 @@ from docstore.storage.reports import Finding
 from docstore.storage.table import Table, declared_families, pages_table
 from docstore.storage.unreadable import NO_PAGE, RESTORE, Place, shown_row
 from docstore.storage.values import INLINE_TAG, is_absent
-from docstore.store import now_micros
 from docstore.sweep.kernels import in_order
 from docstore.writing.importing import is_unfinished
 

@@ -13,10 +13,13 @@ import errno
 import fcntl
 import json
 import os
+import signal
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 from docstore.model.errors import CorruptionError, InvalidArgument, StorageError, StoreUnavailable
@@ -28,6 +31,7 @@ _REMEDIES = {
     errno.EACCES: "permission denied: check the owner and mode of the store's folder",
     errno.EROFS: "the file system is mounted read-only",
     errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
+    errno.EAGAIN: "no thread can be started: raise the limit (ulimit -u, or ulimit -v)",
     errno.ENOENT: "there is no such file or folder",
     errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
 }
@@ -58,6 +62,10 @@ def translated(doing: str, path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise storage_error(doing, path, error) from error
+    except RuntimeError as error:
+        if "new thread" not in str(error):
+            raise
+        raise storage_error(doing, path, OSError(errno.EAGAIN, str(error))) from error
 
 
 def storage_error(doing: str, path: Path, cause: OSError) -> StorageError:
@@ -274,7 +282,7 @@ class Files:
         try:
             handle.write(raw)
             handle.sync()
-        except StorageError:
+        except BaseException:
             with suppress(StorageError):  # on a full disk, others need what it takes
                 self.unlink(temporary)
             raise
@@ -339,7 +347,7 @@ class Files:
             old_bytes = os.fstat(descriptor).st_size
             try:
                 os.posix_fallocate(descriptor, 0, length_bytes)
-            except OSError:
+            except BaseException:
                 if old_bytes:
                     os.ftruncate(descriptor, old_bytes)
                 else:
@@ -399,6 +407,100 @@ class Holder(NamedTuple):
     host: str = ""
     version: str = ""
     server: str = ""
+
+
+def bytes_if_there(path: Path) -> int:
+    """Length of a file in bytes; 0 if there is none, such as one that LevelDB has just removed."""
+    with translated("get the length of", path):
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold an interrupt (Ctrl-C) back for the time of a `with` statement; it is raised at the end.
+
+    For steps that leave a store locked, or files that look like damage, if one of them is left out.
+    """
+    previous = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+    if not callable(previous) or isinstance(previous, signal.Handlers):
+        yield  # no interrupt is raised in this thread
+        return
+    arrived: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: arrived.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if arrived:
+            previous(*arrived[-1])
+
+
+class TemporaryFolder:
+    """A temporary folder that ends with this object or its process; a fork of the process does not remove it.
+
+    Attributes:
+        path: of the folder.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        from tempfile import mkdtemp  # few stores need it
+
+        self.path = Path(mkdtemp(prefix=prefix))
+        self._finalizer = weakref.finalize(self, _remove_own, self.path, os.getpid())
+
+    def cleanup(self) -> None:
+        """Remove it; a second call does nothing."""
+        self._finalizer()
+
+
+def _remove_own(folder: Path, process: int) -> None:
+    from shutil import rmtree
+
+    if os.getpid() == process:
+        rmtree(folder, ignore_errors=True)
+
+
+def plain_name(name: object) -> str:
+    """Check a name that comes from a file, an archive or a server, before it becomes a part of a path.
+
+    Returns:
+        The name, which leads nowhere but into the folder that it is joined to.
+    Raises:
+        InvalidArgument: it is no string, is empty, begins with a dot, or has a slash, a backslash or a NUL.
+    """
+    if not isinstance(name, str) or not name or name.startswith(".") or any(sign in name for sign in "/\\\0"):
+        raise InvalidArgument(f"{name!r:.100} is no plain name of a file, so no path is made of it")
+    return name
+
+
+class RunningJobs:
+    """Of each kind of long job, such as a sweep, at most one runs on an open store."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._running: set[str] = set()
+
+    @contextmanager
+    def one(self, kind: str) -> Iterator[None]:
+        """Mark a job as running, for a `with` statement.
+
+        Raises:
+            StoreUnavailable: one of this kind is running.
+            StorageError: the operating system refused something, such as a temporary file on a full disk.
+        """
+        with self._lock:
+            if kind in self._running:
+                raise StoreUnavailable(f"a {kind} of this store is running; wait until it has finished")
+            self._running.add(kind)
+        try:
+            with translated(f"run a {kind} of", self._path):
+                yield
+        finally:
+            self._running.discard(kind)
 
 
 _OF_LOCK = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

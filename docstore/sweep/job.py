@@ -198,9 +198,10 @@ def sweep(
 
     Raises:
         InvalidArgument: an option has an invalid value.
+        StoreUnavailable: another sweep of this store is running.
         StorageError: disk full or I/O; what is committed stays, and the same sweep again continues.
     """
-    with store.backend.values.unreadable.collecting() as unreadable:
+    with store.jobs.one("sweep"), store.backend.values.unreadable.collecting() as unreadable:
         work = _Sweep(store, options, on_progress)
         with store.cells.changes() as changed:
             report = work.run(changed)

@@ -56,8 +56,14 @@ def reindex(
     """Index again the pages that the detector cannot see; a dry run only counts them.
 
     Raises:
+        StoreUnavailable: another reindexing of this store is running.
         StorageError: disk full or I/O.  What the report counts is committed; the same run again continues.
     """
+    with store.jobs.one("reindexing"):
+        return _reindex(store, dry_run, on_progress)
+
+
+def _reindex(store: DocumentStore, dry_run: bool, on_progress: Callable[[ReindexReport], None] | None) -> ReindexReport:
     report = ReindexReport()
     group: list[tuple[bytes, int]] = []
     for pointer in _unseen(store, report, dry_run):

@@ -43,7 +43,7 @@ from docstore.model.format import (
 )
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Plan
-from docstore.storage.files import PRIVATE, Files, ReadFile, check_name
+from docstore.storage.files import PRIVATE, Files, ReadFile, check_name, plain_name
 from docstore.storage.reports import BackupReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.tablets.commit import LocalCommitter
@@ -56,6 +56,9 @@ TAIL_BYTES = 4096
 
 PARTIAL_SUFFIX = ".partial"
 """Suffix of a file during its copy."""
+
+_NAMING = ("segments", "dictionaries", "runs", "set_aside")
+"""The parts of BACKUP that name files."""
 
 FOLDERS = (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, INDEX_DIRECTORY, SET_ASIDE_DIRECTORY)
 
@@ -414,9 +417,15 @@ def _read(files: Files, folder: Path) -> dict[str, Any]:
         content = json.loads(files.read_whole(path))
         version = int(content["format"])
         if version == BACKUP_FORMAT_VERSION and {"engine", "segments", "dictionaries"} <= content.keys():
-            return {"runs": {}, "set_aside": [], "store": "", "mark": "", **content}
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptionError("the BACKUP file is damaged", path=str(path), expected="JSON with a format") from error
+            content = {"runs": {}, "set_aside": [], "store": "", "mark": "", **content}
+            for names in ([content["engine"]], *(content[part] for part in _NAMING)):
+                for name in names:
+                    plain_name(name)
+            return content
+    except (ValueError, KeyError, TypeError, InvalidArgument) as error:
+        raise CorruptionError(
+            "the BACKUP file is damaged", path=str(path), expected=f"JSON with a format and names of files ({error})"
+        ) from error
     raise UnsupportedFormat(
         f"{path} has backup format {version}, this docstore reads {BACKUP_FORMAT_VERSION}; restore it with the "
         "docstore version that wrote it"

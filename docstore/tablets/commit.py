@@ -28,7 +28,6 @@ class LocalCommitter:
 
     Attributes:
         manifest: tablets and segments; its changes are written with each commit.
-        compacting: held by the one compaction that may run.
         watch: called with the rows of each plan before they are written.  Compaction sets it while it looks for
             segments without refs.
 
@@ -53,7 +52,6 @@ class LocalCommitter:
         self.lock = threading.RLock()
         self.manifest = manifest
         self.durability = durability
-        self.compacting = threading.Lock()
         self.commits = 0
         self.followers: set[Callable[[Sequence[RowMutations], bool], None]] = set()
         self.watch: Callable[[Sequence[RowMutations]], None] | None = None

@@ -8,7 +8,6 @@ removed when it is closed; the lower store stays open.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from heapq import merge
@@ -29,7 +28,7 @@ from docstore.model.types import Cell, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.cache import LEAST_BYTES, Memory
 from docstore.storage.engine import EVERYTHING, Engine, RunStorage, ScannedRow
-from docstore.storage.files import Files
+from docstore.storage.files import Files, TemporaryFolder
 from docstore.storage.port import Backend
 from docstore.storage.reports import CompactionReport, Finding
 from docstore.storage.table import Table
@@ -178,9 +177,7 @@ class OverlayValueLog(ValueLog):
 class Overlay(LocalBackend):
     """A backend that reads the store `lower` and writes to a temporary folder."""
 
-    def __init__(
-        self, lower: LocalBackend, folder: tempfile.TemporaryDirectory[str], pins: ExitStack, /, **replaced: Any
-    ) -> None:
+    def __init__(self, lower: LocalBackend, folder: TemporaryFolder, pins: ExitStack, /, **replaced: Any) -> None:
         vars(self).update(vars(lower) | replaced)
         self.folder = folder
         self.pins = pins
@@ -214,8 +211,8 @@ class Overlay(LocalBackend):
 
 def open_overlay(lower: LocalBackend) -> Overlay:
     """Open a temporary overlay over an open store."""
-    folder = tempfile.TemporaryDirectory(prefix="docstore-dry-run-")
-    path = Path(folder.name)
+    folder = TemporaryFolder("docstore-dry-run-")
+    path = folder.path
     memory = Memory(max(LEAST_BYTES[0], lower.memory.limit_bytes), divisor=MEMORY_DIVISOR)
     upper = LevelDBEngine(path / ENGINE_DIRECTORY, create=True, memory=memory)
     for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):

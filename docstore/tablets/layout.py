@@ -72,7 +72,7 @@ from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
-from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.engines.leveldb import LevelDBEngine, refuse_after_fork
 from docstore.tablets.leftovers import list_set_aside, records_of
 from docstore.tablets.losses import acknowledge, drop_lost, losses, record_lost_commits
 from docstore.tablets.manifest import Manifest
@@ -380,6 +380,8 @@ class StoreDirectory:
         is_new = self._is_new(schema, create=create)
         if read_only is None:
             read_only = not is_new and self._cannot_be_written()
+        if not read_only:
+            refuse_after_fork(self._path)
         files = Files(read_only=self._path) if read_only else self._files
         shares = Memory(memory, read_only=bool(read_only))
         files.make_folder(self._path, PRIVATE)
@@ -391,7 +393,9 @@ class StoreDirectory:
             scratch = self._copy_to_read(undo) if read_only else None
             opened = self._path if scratch is None else scratch
             reserve = Reserve(files, self._path / RESERVE_FILE)
-            engine = self._open_engine(opened / ENGINE_DIRECTORY, reserve, shares, is_new=is_new)
+            engine = self._open_engine(
+                opened / ENGINE_DIRECTORY, reserve, shares, is_new=is_new, for_reading=bool(read_only)
+            )
             undo.callback(engine.close)
             stored = self._read_or_write_schema(engine, schema, is_new=is_new)
             identity = _read_or_write_identity(engine)
@@ -468,10 +472,13 @@ class StoreDirectory:
         _link_runs(self._path / INDEX_DIRECTORY, scratch / INDEX_DIRECTORY)
         return scratch
 
-    def _open_engine(self, folder: Path, reserve: Reserve, memory: Memory, *, is_new: bool) -> LevelDBEngine:
+    def _open_engine(
+        self, folder: Path, reserve: Reserve, memory: Memory, *, is_new: bool, for_reading: bool
+    ) -> LevelDBEngine:
         """Open LevelDB, which writes when it opens: on a full disk into the reserve."""
+        opening = partial(LevelDBEngine, folder, memory=memory, for_reading=for_reading)
         try:
-            return reserve.spend(lambda: _open_or_make(folder, memory, is_new=is_new))
+            return reserve.spend(lambda: _open_or_make(folder, opening, is_new=is_new))
         except StorageError as error:
             if error.errno not in FULL_DISK:
                 raise
@@ -607,15 +614,15 @@ def _recover(
     return recovery
 
 
-def _open_or_make(folder: Path, memory: Memory, *, is_new: bool) -> LevelDBEngine:
+def _open_or_make(folder: Path, opening: Callable[..., LevelDBEngine], *, is_new: bool) -> LevelDBEngine:
     """Open LevelDB, or make it, also where a power loss stopped that before LevelDB had synced its manifest."""
     try:
-        return LevelDBEngine(folder, create=is_new, memory=memory)
+        return opening(create=is_new)
     except CorruptionError:
         if not is_new or any(folder.glob("*.ldb")):
             raise
     _remove_tree(folder)
-    return LevelDBEngine(folder, create=True, memory=memory)
+    return opening(create=True)
 
 
 def _remove_tree(folder: Path) -> None:

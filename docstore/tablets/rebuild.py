@@ -44,7 +44,7 @@ from docstore.storage.files import Files, StoreLock
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema
 from docstore.storage.table import PAGES
 from docstore.storage.values import parse_cell_value
-from docstore.tablets.engines.leveldb import LevelDBEngine, rebuild_leveldb
+from docstore.tablets.engines.leveldb import LevelDBEngine, rebuild_leveldb, refuse_after_fork
 from docstore.tablets.layout import SALVAGE_ROWS, check_format, decode_format, encode_format
 from docstore.tablets.losses import rebuilt
 from docstore.tablets.manifest import Manifest
@@ -83,6 +83,7 @@ def rebuild(folder: Path) -> RebuildReport:
     engine_folder, files, report = folder / ENGINE_DIRECTORY, Files(), RebuildReport()
     if not engine_folder.is_dir():
         raise StoreUnavailable(f"there is no {engine_folder}, so there are no rows to rebuild; {SALVAGE_ROWS}")
+    refuse_after_fork(folder)
     lock = StoreLock(folder / LOCK_FILE, __version__)
     lock.acquire()
     try:

@@ -14,7 +14,8 @@ empty value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -138,7 +139,8 @@ def outgoing(url: str, body: bytes, content_type: str | None, analysis: Analysis
     if not analysis.links:
         return ()
     base = _base(url, body, content_type)
-    texts: dict[str, list[str]] = {}
+    texts: dict[str, dict[str, None]] = {}
+    characters: Counter[str] = Counter()
     resolved: dict[str, str | None] = {}
     for href, text in analysis.links:
         if href.startswith("#"):
@@ -153,13 +155,14 @@ def outgoing(url: str, body: bytes, content_type: str | None, analysis: Analysis
         if target_texts is None:
             if len(texts) == MAX_TARGETS:
                 continue
-            target_texts = texts[target] = []
-        if text and text not in target_texts:
-            target_texts.append(text)
+            target_texts = texts[target] = {}
+        if text and text not in target_texts and characters[target] < ANCHOR_BYTES:  # the rest would be cut off
+            target_texts[text] = None
+            characters[target] += len(text)
     return tuple(Anchor(keys.row_key(target), _encoded(target_texts)) for target, target_texts in texts.items())
 
 
-def _encoded(texts: list[str]) -> bytes:
+def _encoded(texts: Iterable[str]) -> bytes:
     encoded = "\n".join(texts).encode("utf-8", "replace")
     if len(encoded) > ANCHOR_BYTES:
         encoded = encoded[:ANCHOR_BYTES].decode("utf-8", "ignore").encode()

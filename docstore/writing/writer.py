@@ -22,6 +22,7 @@ A backend that several processes write brings a writer of groups of its own (`Ba
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import threading
@@ -34,7 +35,7 @@ from itertools import groupby
 from docstore.dedup.pages import Batch
 from docstore.model import capture
 from docstore.model.capture import Column, PagePointer
-from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.errors import InvalidArgument, StorageError, StoreUnavailable
 from docstore.model.keys import url_of
 from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
 from docstore.reading.index import open_texts
@@ -122,46 +123,58 @@ class PageWriter:
         with self._lock:
             self._submitted.append((page, options, future))
             if self._submitters < SUBMITTERS:
-                threading.Thread(target=self._write_submitted, name="docstore-submitted").start()
-                self._submitters += 1
+                try:
+                    threading.Thread(target=self._write_submitted, name="docstore-submitted").start()
+                    self._submitters += 1
+                except RuntimeError as error:  # no more threads; one that runs takes the page, too
+                    if not self._submitters:
+                        self._submitted.clear()
+                        what = (
+                            f"the page was not written: {error}; raise `ulimit -u` or `ulimit -v`, then write it again"
+                        )
+                        raise StorageError(errno.EAGAIN, what) from error
         return future
 
     def _write_submitted(self) -> None:
         is_overtaken = False
         while not is_overtaken:
             turn = self._take_turn()
+            taken: list[_Submitted] = []
             try:
-                taken = self._take_submitted()
-                if not taken:
-                    return
-                prepared: list[Prepared] = []
-                for shared, submitted in groupby(taken, lambda item: item[1]._replace(policies={})):
-                    prepared += self._prepare([page for page, _, _ in submitted], shared)
-                request = Request(
-                    [_without_anchors(page, item[1]) for page, item in zip(prepared, taken, strict=True)],
-                    [options.policies for _, options, _ in taken],
-                    yields=False,
-                )
-                self._queue.add(request)
-            except Exception as error:  # for the callers, not for this thread
-                for _, _, future in taken:
-                    future.set_exception(error)
-                continue
-            finally:
-                with self._lock:
-                    is_overtaken = turn is not self._turn
-                    turn.release()
-            self._queue.write(request)
-            for (_, options, future), page, outcome in zip(taken, prepared, request.outcomes, strict=True):
                 try:
-                    future.set_result(_accepted(_with_links(outcome, page, options)))
-                except Exception as error:
-                    future.set_exception(error)
-            del taken, prepared, request
+                    if not self._take_submitted(taken):
+                        return
+                    prepared: list[Prepared] = []
+                    for shared, submitted in groupby(taken, lambda item: item[1]._replace(policies={})):
+                        prepared += self._prepare([page for page, _, _ in submitted], shared)
+                    request = Request(
+                        [_without_anchors(page, item[1]) for page, item in zip(prepared, taken, strict=True)],
+                        [options.policies for _, options, _ in taken],
+                        yields=False,
+                    )
+                    self._queue.add(request)
+                finally:
+                    with self._lock:
+                        is_overtaken = turn is not self._turn
+                        turn.release()
+                self._queue.write(request)
+                for (_, options, future), page, outcome in zip(taken, prepared, request.outcomes, strict=True):
+                    try:
+                        future.set_result(_accepted(_with_links(outcome, page, options)))
+                    except Exception as error:
+                        future.set_exception(error)
+                del taken, prepared, request
+            except BaseException as error:  # for the callers, not for this thread, which goes on with the next pages
+                for _, _, future in taken:
+                    if not future.done():
+                        future.set_exception(error)
 
-    def _take_submitted(self) -> list[_Submitted]:
-        """The next pages that are not cancelled, at most one group; if there are none, the thread ends."""
-        taken: list[_Submitted] = []
+    def _take_submitted(self, taken: list[_Submitted]) -> bool:
+        """Take the next pages that are not cancelled, at most one group; if there are none, the thread ends.
+
+        Args:
+            taken: gets the pages, each before it is looked at: they are answered also if that raises.
+        """
         taken_bytes = 0
         with self._lock:
             while self._submitted and len(taken) < GROUP_PAGES and taken_bytes < GROUP_BYTES:
@@ -174,7 +187,7 @@ class PageWriter:
                 if taken and self._submitted and _is_heavy(self._submitted[0][0]):
                     break
             self._submitters -= not taken
-        return taken
+        return bool(taken)
 
     def _take_turn(self) -> threading.Lock:
         """Wait until this thread may prepare pages; return the lock of the turn, which it holds then."""

@@ -23,14 +23,14 @@ What stands before the first case tells what the file is about.  Lines between t
 
 Parts that may follow the page, of which those given are compared: ``text`` (the main text), ``title``, ``description``,
 ``keywords``, ``lang``, ``canonical``, ``headings``, ``links`` (address, " | ", anchor), ``markdown``, ``charset`` (the
-encoding, " | ", what says so), ``decoded`` (the source),
-``blocks`` (for each block + or -, its score in hundredths, its text), ``why`` (for each block + or -, its causes), and
-``kind`` (whether the body is read as HTML).  ``has`` and ``lacks`` list what the text must and must not hold, and
-``same`` is a page with the same text.  Characters that cannot be printed are shown as Python writes them.
+encoding, " | ", what says so), ``decoded`` (the source), ``blocks`` (for each block + or -, its score in hundredths,
+its text), ``why`` (for each block + or -, its causes), and ``kind`` (whether the body is read as HTML).  ``has`` and
+``lacks`` list what the text must and must not hold, and ``same`` is a page with the same text.  Characters that cannot
+be printed are shown as Python writes them.
 
 Filler, in the page and in what comes out: ``{words SEED COUNT}`` is made-up words, ``{Words SEED COUNT}`` a sentence of
-them, ``{x COUNT}`` so many letters, ``{space COUNT}`` blanks, ``{file PATH}`` a file below `tests/`, and ``{repeat COUNT}...{end}`` repeats what is between,
-with ``{n}`` for the number of the repetition.
+them, ``{x COUNT}`` so many letters, ``{space COUNT}`` blanks, ``{file PATH}`` a file below `tests/`, and
+``{repeat COUNT}...{end}`` repeats what is between, with ``{n}`` for the number of the repetition.
 """
 
 from __future__ import annotations

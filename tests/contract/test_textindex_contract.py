@@ -35,6 +35,8 @@ def make_runs(engine: Engine, path: Path) -> RunIndex:
 @pytest.fixture(params=[make_rows, make_runs], ids=["rows", "runs"])
 def texts(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> Iterator[TextIndex]:
     make: Callable[[Engine, Path], TextIndex] = request.param
+    if make is make_rows and not isinstance(engine, MemoryEngine | HBaseEngine):
+        pytest.skip("an index of rows keeps nothing in the engine: it is tried beside one alone")
     made = make(engine, tmp_path)
     yield made
     made.close()
@@ -165,7 +167,7 @@ def test_what_comes_after_the_first_texts_of_a_full_bucket_is_found_through_it(
     engine: Engine, texts: TextIndex
 ) -> None:
     post_as_pages_do(engine, texts, range(1, 300))
-    for number in range(1, 300):
+    for number in range(1, 300, 5 if isinstance(texts, RowIndex) else 1):  # a look-up of rows in Python is slow
         query = asks(number)
         bands = query.band_keys.copy()
         bands[1:16] += np.uint64(1 << 41)  # a copy that shares one band alone

@@ -1,19 +1,28 @@
-"""Ctrl-C while a page is written: what is stored is in the index and in the totals."""
+"""Ctrl-C in any operation: what is stored is in the index and in the totals, and the store is sound."""
 
 from __future__ import annotations
 
 import io
+import shutil
+import signal
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from random import Random
+from types import FrameType
 from typing import Any
 
 import pytest
+from counts import few
 from pages import changed, page, words
 
 import docstore
 from docstore import VerdictKind
 from docstore.reports.check import check
 from docstore.store import DocumentStore
+from docstore.sweep.job import SweepOptions, sweep
+from docstore.sweep.reindex import reindex
 
 HTML = (("content-type", "text/html"),)
 
@@ -96,3 +105,100 @@ def test_an_interrupt_after_a_commit_leaves_index_and_totals_whole(tmp_path: Pat
             near = page(changed(words(number, 120), number, 1))
             verdict = store.put_page(f"https://c.example/{number}", near, headers=HTML).verdict
             assert (verdict.kind, verdict.of_url) == (VerdictKind.NEAR, f"https://a.example/{number}")
+
+
+# --- Ctrl-C anywhere in any operation: the store can be closed, opened and checked
+
+
+class Interrupt:
+    """Sends SIGINT to this process at the n-th call of docstore's code at which CPython looks for signals.
+
+    That is when a function in Python begins, and when one in C has returned: the exception comes out of the call.
+    """
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def __enter__(self) -> None:
+        sys.setprofile(self._profile)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _profile(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event in ("call", "c_return") and "docstore" in frame.f_code.co_filename:
+            self.left -= 1
+            if self.left == 0:
+                sys.setprofile(None)
+                signal.raise_signal(signal.SIGINT)
+
+
+def some_pages(first: int, count: int) -> list[docstore.Page]:
+    return [
+        docstore.Page(f"https://h{n % 3}.example/{n}", page(words(n // 2, 150)), 200, HTML, 10**15 + n * 10**6)
+        for n in range(first, first + count)
+    ]
+
+
+OPERATIONS: dict[str, Callable[[DocumentStore, Path], object]] = {
+    "put": lambda store, _: store.put_page("https://new.example/", page(words(77, 150)), headers=HTML),
+    "put many": lambda store, _: list(store.put_pages(some_pages(100, 40), threads=1)),
+    "visit": lambda store, _: store.put_page("https://h0.example/0", status=304),
+    "delete": lambda store, _: store.delete("https://h1.example/1", purge=True),
+    "get": lambda store, _: [store.get(url) for url in store.urls()],
+    "similar": lambda store, _: store.similar("https://h0.example/0"),
+    "compact": lambda store, _: store.compact(full=True),
+    "sweep": lambda store, _: sweep(store, SweepOptions(threads=1)),
+    "apply": lambda store, _: sweep(store, SweepOptions(threads=1, apply="reject", any_host=True)),
+    "reindex": lambda store, _: reindex(store),
+    "repair": lambda store, _: store.repair(),
+    "backup": lambda store, folder: store.backup(folder / "backup"),
+    "dry run": lambda store, _: store.dry_run().close(),
+    "close": lambda store, _: store.close(),
+}
+
+
+def calls_of(operation: str, source: Path, folder: Path) -> int:
+    """How many calls an operation makes at which it may be interrupted."""
+    shutil.copytree(source, folder / "s")
+    counted = Interrupt(1 << 60)
+    with docstore.open(folder / "s") as store, counted:
+        OPERATIONS[operation](store, folder)
+    shutil.rmtree(folder)
+    return (1 << 60) - counted.left
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "s"
+    with docstore.open(folder, create=True) as store:
+        list(store.put_pages(some_pages(0, 30)))
+        store.delete("https://h2.example/2", purge=True)
+    return folder
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_interrupt_anywhere_leaves_a_store_that_closes_opens_and_is_sound(
+    made: Path, tmp_path: Path, operation: str
+) -> None:
+    points = Random(operation)
+    calls = calls_of(operation, made, tmp_path / "counted")
+    for number in range(few(2000 // len(OPERATIONS), 20)):
+        folder, point = tmp_path / str(number), points.randint(1, calls)
+        shutil.copytree(made, folder / "s")
+        store = docstore.open(folder / "s")
+        with suppress(KeyboardInterrupt), Interrupt(point):
+            OPERATIONS[operation](store, folder)
+        where = f"{operation}, call {point} of {calls}"
+        kept = {f"https://h{n % 3}.example/{n}" for n in range(30)} - {"https://h2.example/2", "https://h1.example/1"}
+        try:
+            store.close()
+            with docstore.open(folder / "s") as again:
+                assert list(check(again.backend)) == [], where
+                assert not list((folder / "s" / "set-aside").glob("*")), where
+                assert operation == "apply" or all(again.get(url) is not None for url in kept), where
+                again.compact()
+                assert list(check(again.backend)) == [], where
+        except docstore.DocstoreError as error:
+            raise AssertionError(f"{where}: {error}") from error
+        shutil.rmtree(folder)

@@ -10,9 +10,9 @@ from tests.crash.soak import DONE, Fault, soak
 
 
 def test_a_store_that_is_killed_and_starved_is_as_its_ledgers_say(tmp_path: Path) -> None:
-    lines = soak(minutes=5, seed=6, rounds=2, operations=60, keep=tmp_path / "kept")
-    assert 0 < lines < soak(minutes=5, seed=6, rounds=3, operations=60, keep=tmp_path / "kept")
-    assert (tmp_path / "kept" / DONE).read_text().startswith("[3, ")
+    lines = soak(minutes=5, seed=6, rounds=1, operations=60, keep=tmp_path / "kept")
+    assert 0 < lines < soak(minutes=5, seed=6, rounds=2, operations=60, keep=tmp_path / "kept")
+    assert (tmp_path / "kept" / DONE).read_text().startswith("[2, ")
 
 
 @pytest.mark.slow

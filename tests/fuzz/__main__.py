@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # as conftest.py does it
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Fuzz one target.")
-    parser.add_argument("target", choices=["archive", "wire", "stored", "log"])
+    parser.add_argument("target", choices=["archive", "wire", "stored", "log", "crowded"])
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)

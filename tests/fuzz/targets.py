@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import time
 import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -23,6 +25,7 @@ import docstore
 from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions
 from docstore.archives.reader import read
 from docstore.compiled import docstore_native
+from docstore.dedup.kernel import Kernel
 from docstore.model import capture
 from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.model.format import SEGMENT_HEADER_BYTES
@@ -49,6 +52,7 @@ from docstore.tablets.dictionaries import decode_dictionary
 from docstore.tablets.engines.log_end import cut_unsynced_end, has_gap
 from docstore.tablets.record import Record, decode_record, decode_ref, encode_record, walk_records
 from tests.contract.test_archive_formats import SAMPLES
+from tests.fuzz.crowded import mixed_page
 from tests.made_runs import run_bytes
 from tests.warc_records import message, packings, record
 
@@ -320,9 +324,24 @@ class Target(NamedTuple):
     seeds: Callable[[], list[bytes]]
 
 
+MOST_SECONDS_A_MB = 2.0
+"""Most processor time that any page may take, and a slow machine's allowance for a short one."""
+
+
+def crowded(data: bytes) -> None:
+    """A page of two or three things many times, in any order, takes linear time."""
+    page = mixed_page(Random(data), 200_000)
+    kernel = Kernel("scored")
+    began = time.process_time()
+    kernel.analyse(page.body, page.content_type, links=True)
+    seconds = time.process_time() - began
+    assert seconds < MOST_SECONDS_A_MB * len(page.body) / 1e6 + 0.2, (seconds, page.what)
+
+
 TARGETS = {
     "archive": Target(archive, archive_seeds),
     "wire": Target(from_wire, wire_seeds),
     "stored": Target(stored, stored_seeds),
     "log": Target(log, log_seeds),
+    "crowded": Target(crowded, lambda: [b"%d" % number for number in range(20)]),
 }

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from itertools import islice
+from pathlib import Path
 from random import Random
 
 import pytest
-from counts import few
+from counts import few, stride
 
-from tests.fuzz.targets import TARGETS
+import docstore
+from tests.fuzz.crowded import crowded_pages
+from tests.fuzz.targets import MOST_SECONDS_A_MB, TARGETS
 
 PIECES = [
     b"",
@@ -20,6 +25,8 @@ PIECES = [
     b"-1",
     b"99999999999",
 ]
+
+CROWDED_BYTES = 60_000
 
 FOUND = {"stored": [b"\x03\x80", b"\x09" + b"[" * 100_000]}
 """Inputs that were neither taken nor refused: a map as a verdict, a note of nested lists."""
@@ -57,3 +64,19 @@ def test_a_reader_takes_or_refuses_any_bytes(name: str) -> None:
             target.check(raw)
         except Exception as error:
             raise AssertionError(f"input {number}: {raw!r}") from error
+
+
+def test_a_page_of_one_thing_many_times_takes_little_time(tmp_path: Path) -> None:
+    slow = []
+    with docstore.open(tmp_path / "store", create=True, durability="none") as store:
+        store.put_page("https://a.example/", b"<p>what a first page loads", anchors=True)
+        for number, page in enumerate(islice(crowded_pages(CROWDED_BYTES), 0, None, stride(12))):
+            url, headers = f"https://a.example/{number}", {"Content-Type": page.content_type}
+            began = time.process_time()
+            store.put_page(url, page.body, headers=headers, anchors=True)
+            document = store.get(url)
+            assert document is not None and document.markdown is not None
+            seconds = time.process_time() - began
+            if seconds > MOST_SECONDS_A_MB * CROWDED_BYTES / 1e6:
+                slow.append((round(seconds, 2), page.what))
+    assert slow == []

@@ -81,11 +81,11 @@ def test_real_pages_come_out_as_before(rewrite: bool) -> None:
         GOLDEN.write_text("".join("\t".join((name, *each)) + "\n" for name, each in found.items()), "utf-8")
     lines = GOLDEN.read_text("utf-8").splitlines()
     expected = {name: each for name, *each in (line.split("\t") for line in lines)}
-    changed = [
-        f"{name}: {', '.join(part for part, old, new in zip(PARTS, expected[name], found[name], strict=True) if old != new)}"
-        for name in expected.keys() & found.keys()
-        if expected[name] != found[name]
-    ]
+    changed = []
+    for name in expected.keys() & found.keys():
+        pairs = zip(PARTS, expected[name], found[name], strict=True)
+        if parts_changed := [part for part, old, new in pairs if old != new]:
+            changed.append(f"{name}: {', '.join(parts_changed)}")
     told = "\n".join(sorted(changed)[:40])
     if expected != found:
         pytest.fail(

@@ -10,7 +10,6 @@ from datetime import datetime
 from email.utils import formatdate
 from typing import Any
 
-import msgpack
 import pytest
 from counts import few
 from hypothesis import given, settings
@@ -253,33 +252,6 @@ def test_content_that_begins_as_a_trained_dictionary_is_taken_as_content() -> No
     ((record, _),) = codec.encode([value], [None])
     assert record is not None and record.codec == CODEC_ZSTD_DELTA
     assert codec.decode(record, lambda _: before) == raw
-
-
-messages: st.SearchStrategy[Any] = st.recursive(
-    st.one_of(
-        *(st.none(), st.booleans(), st.floats(allow_nan=False), st.binary(max_size=300), st.text(max_size=300)),
-        *(st.integers(-(1 << 63), (1 << 64) - 1), st.integers(-300, 300)),
-    ),
-    lambda inner: st.one_of(st.lists(inner, max_size=20), st.dictionaries(st.text(max_size=5), inner, max_size=20)),
-    max_leaves=60,
-)
-
-
-@settings(max_examples=few(500))
-@given(messages, damages, st.integers(0, 300))
-def test_messages_are_unpacked_as_by_msgpack(message: Any, changes: list[tuple[int, int]], cut: int) -> None:
-    packed = msgpack.packb(message)
-    found = docstore_native.unpack_message(packed)
-    assert found == message or (found is None and _depth(message) > 8)
-    changed = damaged(packed, changes, cut)
-    found = docstore_native.unpack_message(changed)
-    if found is not None:
-        assert msgpack.packb(found) == msgpack.packb(msgpack.unpackb(changed, strict_map_key=False))
-
-
-def _depth(message: Any) -> int:
-    inner = message.values() if isinstance(message, dict) else message if isinstance(message, list) else None
-    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
 
 
 @given(st.lists(st.sampled_from(["a", " ", "-", " | ", "\u2013", "\u00a0", "\t", "C:", ": "]), max_size=9).map("".join))

@@ -21,7 +21,6 @@ from docstore.dedup.kernel import sketches_of_sets
 from docstore.model.capture import sketch_bins
 from docstore.model.sets import Sets
 from tests.reference import fingerprints, postings
-from tests.reference.texts import QueryText, Texts
 
 SEED = 20261122
 BOUNDS = (0.4 - 0.1, 0.1, 0.8)
@@ -51,15 +50,15 @@ def test_sets_share_as_many_values(one: tuple[int, int, int], others: list[tuple
     assert expected == [len(set(mine.tolist()) & set(other.tolist())) for other in compared]
     numbers = list(range(1, len(compared) + 1))
     assert [docstore_native.overlap(other, mine) for other in compared] == expected
-    for texts in (Texts(100, BOUNDS, 1 << 30), docstore_native.Texts(100, BOUNDS, 1 << 30)):
-        for number, other in zip(numbers, compared, strict=True):
-            texts.keep(number, b"%d" % number, other)
-        page = QueryText(0, b"0", b"", len(mine), mine)
-        for _ in range(2):  # the second time by what the first has left
-            found = [(number, False, b"%d" % number, shared) for number, shared in zip(numbers, expected, strict=True)]
-            assert [each[:4] for each in texts.compare(page, numbers, 100)] == found
-            assert [texts.overlap(number, 0) for number in numbers] == [(b"0", each, len(mine)) for each in expected]
-        assert texts.set_bytes == mine.nbytes + sum(other.nbytes for other in compared)
+    texts = docstore_native.Texts(100, BOUNDS, 1 << 30)
+    for number, other in zip(numbers, compared, strict=True):
+        texts.keep(number, b"%d" % number, other)
+    page = (0, b"0", b"", len(mine), mine)
+    for _ in range(2):  # the second time by what the first has left
+        found = [(number, False, b"%d" % number, shared) for number, shared in zip(numbers, expected, strict=True)]
+        assert [each[:4] for each in texts.compare(page, numbers, 100)] == found
+        assert [texts.overlap(number, 0) for number in numbers] == [(b"0", each, len(mine)) for each in expected]
+    assert texts.set_bytes == mine.nbytes + sum(other.nbytes for other in compared)
 
 
 def test_sets_that_are_not_one_piece_of_memory_are_refused() -> None:
@@ -67,40 +66,56 @@ def test_sets_that_are_not_one_piece_of_memory_are_refused() -> None:
     with pytest.raises(ValueError, match="one piece"):
         docstore_native.Texts(9, BOUNDS, 9).keep(1, b"1", spread)
     with pytest.raises(ValueError, match="one piece"):
-        docstore_native.Texts(9, BOUNDS, 9).compare(QueryText(1, b"1", b"", 10, spread), [], 0)
+        docstore_native.Texts(9, BOUNDS, 9).compare((1, b"1", b"", 10, spread), [], 0)
     with pytest.raises(ValueError, match="one piece"):
         docstore_native.overlap(spread, spread)
 
 
 @settings(max_examples=few(100), deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(1, 12))
-def test_sketches_rule_out_the_same_texts_and_the_others_are_compared(seed: int, limit: int) -> None:
+def test_sketches_rule_out_what_their_estimate_rules_out_and_the_others_are_compared(seed: int, limit: int) -> None:
     rng = np.random.default_rng([SEED, seed])
-    mine = rng.integers(0, 256, BINS, np.uint8)
-    held = [Texts(limit, BOUNDS, 1 << 20), docstore_native.Texts(limit, BOUNDS, 1 << 20)]
-    states = set()
-    for _ in range(40):
-        number, scheme, length = int(rng.integers(0, 16)), int(rng.integers(1, 12) == 1), int(rng.choice([BINS, 0, 9]))
-        other = np.where(rng.random(BINS) < rng.random() / 2, mine, rng.integers(0, 256, BINS, np.uint8))
-        sketch = bytes((scheme,)) + other.astype(np.uint8).tobytes()[: length or BINS]
-        count, its = int(rng.integers(0, 3000)), int(rng.integers(0, 3000))
+    mine = b"\0" + rng.integers(0, 256, BINS, np.uint8).tobytes()
+    store = docstore_native.Texts(limit, BOUNDS, 1 << 20)
+    held: dict[int, tuple[bytes, int]] = {}
+    sets_held: dict[int, np.ndarray] = {}
+    for turn in range(40):
+        number, count, its = int(rng.integers(0, 16)), int(rng.integers(0, 3000)), int(rng.integers(0, 3000))
+        alike = rng.random(BINS) < rng.random() / 2
+        sketch = (
+            b"\0"
+            + np.where(alike, np.frombuffer(mine, np.uint8)[1:], rng.integers(0, 256, BINS)).astype(np.uint8).tobytes()
+        )
         numbers, most = rng.permutation(18).tolist(), int(rng.integers(0, 18))
+        assert docstore_native.sketch_similarity(mine, sketch) == fingerprints.similarity(mine, sketch)
+        store.put(number, sketch, its)
+        store.keep(number, b"%d" % its, drawn_set(its, 30, 6))
+        held[number], sets_held[number] = (sketch, its), drawn_set(its, 30, 6)
+        if len(held) > limit:
+            del held[next(iter(held))]
         shingles = drawn_set(seed + count, int(rng.integers(0, 40)), 6)
-        page = QueryText(20, b"%d" % rng.integers(0, 3), b"\0" + mine.tobytes(), count, shingles)
-        alike = docstore_native.sketch_similarity(page.sketch, sketch)
-        assert alike == fingerprints.similarity(page.sketch, sketch)
-        compared, left, likely = [], [], []
-        for store in held:
-            store.put(number, b"" if length == 0 and scheme else sketch, its)
-            store.keep(number, b"%d" % its, drawn_set(its, 30, 6))
-            compared.append(store.compare(page, numbers, most))
-            left.append([each for each in numbers if not store.rules_out(page.sketch, count, each)])
-            likely.append((store.unheld(numbers), store.likeliest(page.sketch, numbers, 0.2, most)))
-        assert compared[0] == compared[1] and likely[0] == likely[1]
-        assert left == [[each[0] for each in compared[0]]] * 2
-        assert [each[2] for each in compared[0][most:]] == [None] * len(compared[0][most:])
-        states |= {each[:2] for each in compared[0]}
-    assert states >= {(16, False), (17, False)}  # of those nothing is known
+        compared = store.compare((20, b"%d" % turn, mine, count, shingles), numbers, most)
+        held[20], sets_held[20] = (mine, count), shingles
+        if len(held) > limit:
+            del held[next(iter(held))]
+        left = [each for each in numbers if each not in held or not is_ruled_out(mine, count, *held[each])]
+        assert [each[0] for each in compared] == left
+        assert [each[1] for each in compared] == [each in held for each in left]
+        assert store.unheld(numbers) == [each for each in numbers if each not in held]
+        shared = [None if each not in sets_held else fingerprints.overlap(shingles, sets_held[each]) for each in left]
+        assert [each[3] for each in compared[:most]] == [each or 0 for each in shared[:most]]
+        assert [each[2:] for each in compared[most:]] == [(None, 0, 0)] * len(compared[most:])
+        likely = [(fingerprints.similarity(mine, held[each][0]), each) for each in numbers if each in held]
+        likely = sorted((each for each in likely if each[0] >= 0.2), key=lambda each: -each[0])[:most]
+        assert store.likeliest(mine, numbers, 0.2, most) == [each for _, each in likely]
+
+
+def is_ruled_out(mine: bytes, count: int, sketch: bytes, its: int) -> bool:
+    """By the estimate of the coefficient, and by what of the smaller set may then be in the other."""
+    least_estimate, margin, least_contained = BOUNDS
+    estimate = fingerprints.similarity(mine, sketch)
+    shared = (estimate + margin) / (1 + estimate + margin) * (count + its)
+    return estimate < least_estimate and shared < least_contained * min(count, its)
 
 
 def posted_in(index: Any, posted: list[tuple[int, Keys]]) -> Any:

@@ -1,1 +1,1 @@
-"""The readable reference of the native kernel: it defines every result, which native code gives with the same bits."""
+"""Readable definitions of the measures that the lectures teach, which native code gives with the same bits."""

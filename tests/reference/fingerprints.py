@@ -22,10 +22,12 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.model.analysis import BAND_WIDTH, BANDS, IN_ORDER, SAMPLE_LIMIT, SAMPLE_MODULUS
+from docstore.model.analysis import BAND_WIDTH, BANDS, IN_ORDER, SAMPLE_LIMIT, SAMPLE_MODULUS, Analysis
 from docstore.model.choices import BINS
 from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BIN_BITS
 from docstore.model.sets import Numbers, Sets
+from docstore.model.sets import distinct as distinct_values
+from tests.reference.words import words as words_of
 
 WORD_SEED: Final = 0
 START: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -332,4 +334,28 @@ def band_keys(minimum_values: NDArray[np.uint64], order: bytes = IN_ORDER) -> ND
             fold([values[:, place] for place in range(width)], _NUMBERS[depth * BANDS : (depth + 1) * BANDS])
             for depth, width in enumerate(WIDTHS)
         ]
+    )
+
+
+def with_fingerprints(declared: Analysis, shingle_words: int, order: bytes = IN_ORDER) -> Analysis:
+    """An analysis with the fingerprints of its main text."""
+    found = words_of(declared.main)
+    if not found:
+        return declared
+    in_order = shingles(found, shingle_words)
+    distinct = distinct_values(in_order)
+    minimum_values, sampled = minima(distinct), sample(distinct)
+    wanted, folded = {word for word in declared.title.casefold().split() if len(word) >= 4}, declared.main.casefold()
+    return declared._replace(
+        word_count=len(found),
+        text_checksum=text_checksum(found),
+        shingle_count=len(distinct),
+        simhash=simhash(in_order),
+        sketch=sketch(minimum_values),
+        band_keys=band_keys(minimum_values, order),
+        fingerprints=sampled,
+        runs=runs(in_order, sampled),
+        shingles=distinct,
+        main_name=blake3(declared.main_bytes).digest(16),
+        holds_title=4 * sum(word in folded for word in wanted) >= len(wanted),
     )

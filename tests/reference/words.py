@@ -26,11 +26,14 @@ import re
 import unicodedata
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 from typing import Final
 
-from tests.reference import tables
-
-UNICODE: Final = tables.read("unicode.txt")
+_DATA = Path(__file__).parents[2] / "native" / "core" / "data" / "unicode.txt"
+UNICODE: Final[dict[str, str]] = {
+    name: "\n".join(line for line in lines.split("\n") if not line.startswith("#"))
+    for name, _, lines in (section.partition("]\n") for section in _DATA.read_text("utf-8").split("\n[")[1:])
+}
 """The version of Unicode, and classes of characters as hexadecimal ranges."""
 
 

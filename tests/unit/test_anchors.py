@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from docstore.reports.check import check
 from docstore.storage.writes import ANCHOR_BYTES
 from docstore.store import DocumentStore
 from docstore.writing.prepare import MAX_TARGETS, outgoing
+from tests.processor_time import least_seconds
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 SOURCE = "https://a.example/dir/page"
@@ -139,6 +140,17 @@ def test_an_anchor_has_the_linking_page_as_qualifier_and_its_time(store: Documen
 
 def test_without_the_option_no_anchor_is_written(tmp_path: Path) -> None:
     assert written(tmp_path / "store", pages()) == []
+
+
+def test_many_texts_of_one_target_take_linear_time() -> None:
+    def link(count: int) -> Callable[[], object]:
+        body = "".join(f"<a href=/x>text number {number}</a> " for number in range(count)).encode()
+        analysis = Kernel().analyse(body, "text/html", links=True)
+        return lambda: outgoing("https://a.example/", body, "text/html", analysis)
+
+    (anchor,) = link(40_000)()  # type: ignore[misc]
+    assert len(anchor.text) == ANCHOR_BYTES and anchor.text.startswith(b"text number 0\ntext number 1\n")
+    assert least_seconds(link(40_000)) < 16 * least_seconds(link(5_000))
 
 
 def test_any_number_of_threads_gives_the_same_anchors(tmp_path: Path) -> None:

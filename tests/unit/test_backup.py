@@ -446,3 +446,30 @@ def test_bytes_of_an_interrupted_backup_that_the_store_lost_are_copied_again(tmp
     with docstore.open(tmp_path / "r") as restored:
         assert contents(restored) == before
         assert list(check(restored.backend)) == []
+
+
+OUTSIDE = ["../victim", "/tmp/victim", "segments/../../victim", "..", ".", "", ".hidden", "a\\b", "a\0b", 7, None]
+
+
+@pytest.mark.parametrize("name", OUTSIDE, ids=repr)
+@pytest.mark.parametrize("part", ["engine", "segments", "dictionaries", "runs", "set_aside"])
+def test_a_backup_that_names_a_file_elsewhere_is_refused_and_touches_nothing(
+    tmp_path: Path, part: str, name: object
+) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        store.put_page("https://a.example/", b"<p>one")
+        store.backup(tmp_path / "b")
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    listed = json.loads((tmp_path / "b" / "BACKUP").read_text())
+    if part == "engine":
+        listed["engine"] = name
+    elif isinstance(listed[part], dict):
+        listed[part] = {name if isinstance(name, str) else "": 4}  # JSON has no other names of fields
+    else:
+        listed[part] = [name]
+    (tmp_path / "b" / "BACKUP").write_text(json.dumps(listed))
+    with pytest.raises(CorruptionError, match="BACKUP file is damaged"):
+        restore(tmp_path / "b", tmp_path / "target")
+    assert victim.read_bytes() == b"mine"
+    assert not (tmp_path / "target").exists()

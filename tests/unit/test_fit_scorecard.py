@@ -7,9 +7,22 @@ import numpy as np
 import pytest
 
 from tests.pages import words
-from tests.reference import tables
-from tests.reference.blocks import MARKS
-from tools.fit_scorecard import Examples, Signs, fit, label_passages, label_words, look, minimum, sums, write_table
+from tools import kernel_tables
+from tools.fit_scorecard import (
+    MANIFEST,
+    TABLE,
+    Blocks,
+    Examples,
+    Signs,
+    blocks_of,
+    fit,
+    label_passages,
+    label_words,
+    minimum,
+    page_of,
+    sums,
+    write_table,
+)
 
 
 def test_blocks_are_content_by_wanted_words_that_no_larger_block_used_up() -> None:
@@ -44,8 +57,9 @@ def fitted() -> tuple[Signs, np.ndarray]:
     pages = []
     for seed in range(10):
         text = " ".join(words(seed, 60))
-        body = f"<main><p>{' '.join(words(seed + 100, 40))}</p></main><aside><p>{text}</p></aside>"
-        pages.append(look(("article", 0, body.encode(), text)))
+        shown = [["in <main>", "block 50", "taken block 50"], ["in <aside>", "block 60", "left block 60"]]
+        blocks = Blocks([" ".join(words(seed + 100, 40)), text], shown, [0], [])
+        pages.append(page_of("article", 0, "", blocks, text))
     signs = Signs(pages)
     return signs, fit(signs, signs.pages)
 
@@ -70,15 +84,30 @@ def test_a_fit_tells_content_but_trusts_no_name_of_boilerplate() -> None:
 
 def test_the_table_that_is_written_is_read_as_it_was_fitted(tmp_path: Path) -> None:
     path = tmp_path / "scorecard.txt"
-    shutil.copy(tables.FOLDER / "scorecard.txt", path)
+    shutil.copy(TABLE, path)
     signs, scores = fitted()
     write_table(path, signs, scores)
-    written = tables.parse(path.read_text("utf-8"))
-    marks = tables.scores(written, "tags", "states", "words")
-    assert set(marks) == set(MARKS)
-    points = tables.scores(written, *written) | {f"in {mark}": score for mark, score in marks.items()}
+    written = kernel_tables.parse(path.read_text("utf-8"))
+    marks = kernel_tables.scores(written, *kernel_tables.MARK_SECTIONS)
+    assert set(marks) == set(kernel_tables.marks())
+    points = kernel_tables.scores(written, *written) | {f"in {mark}": score for mark, score in marks.items()}
     by_name = dict(zip(signs.names, scores.tolist(), strict=False))
     assert all(points.get(name, 0) == round(100 * score) for name, score in by_name.items())
     before = path.read_bytes()
     write_table(path, signs, scores)
     assert path.read_bytes() == before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MANIFEST.exists(), reason="not a checkout: native/ is not here")
+def test_signs_and_choice_are_those_of_the_kernel(tmp_path: Path) -> None:
+    prose = [" ".join(words(seed, 40)).capitalize() + "." for seed in range(3)]
+    main = f"<main><h1>Storm lamp</h1><p>{prose[0]}</p><p>{prose[1]}</p></main>"
+    page = f"<title>Storm lamp</title>{main}<aside>{prose[2]}</aside>"
+    table = tmp_path / "scorecard.txt"
+    (before, _) = blocks_of([page, "<p>"], TABLE)
+    assert before.texts == ["Storm lamp", *prose] and before.kept == before.taken == [0, 1, 2]
+    assert {"in <main>", "title heading", "+1 block 50", "-1 nothing", "fifth 0"} <= set(before.signs[0])
+    assert {"in <aside>", "behind taken", "sentence left", "+2 nothing"} <= set(before.signs[3])
+    table.write_text("[tags]\n<aside>:300\n[others]\nany:-100\n")
+    assert blocks_of([page], table)[0].kept == [3]

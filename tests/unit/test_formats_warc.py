@@ -330,6 +330,23 @@ def test_archive_of_bombs_is_read_within_bounded_memory(pack: Callable[[bytes], 
     assert peak < 4 * 4_000_000 + 2 * step_bytes  # the unpacked slice of a zstd frame is in memory twice
 
 
+@pytest.mark.parametrize("stated_bytes", [64 << 20, 65 << 20, 1 << 44], ids=["allowed", "more", "16 TiB"])
+def test_a_zstd_dictionary_takes_no_more_memory_than_its_limit(stated_bytes: int) -> None:
+    """A frame that states its length was unpacked whole, whatever the limit."""
+    unpacked = bytes(min(stated_bytes, 65 << 20))
+    frame = zstandard.ZstdCompressor().compress(unpacked)
+    if stated_bytes > len(unpacked):
+        frame = b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", stated_bytes) + frame[-20:]
+    raw = b"\x5d\x2a\x4d\x18" + struct.pack("<I", len(frame)) + frame + zstandard.compress(record(message(HTML)))
+    del unpacked
+    tracemalloc.start()
+    found = list(read(io.BytesIO(raw)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * (64 << 20)
+    assert any(isinstance(entry, DamagedEntry) for entry in found) == (stated_bytes > 64 << 20), found
+
+
 @pytest.mark.parametrize("fill", [b"\0", b" ", b"x"])
 @pytest.mark.parametrize(
     "packer", [lambda: zlib.compressobj(9, zlib.DEFLATED, 31), lambda: zstandard.ZstdCompressor().compressobj()]

@@ -16,7 +16,6 @@ from docstore.compiled import docstore_native
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis, Link
 from docstore.model.errors import InvalidArgument
-from docstore.text import readers
 from docstore.text.readers import TEXT_LIMIT_BYTES
 
 PAGE = (
@@ -63,43 +62,10 @@ def test_fingerprints_are_functions_of_the_main_text_alone() -> None:
     assert first.body_checksum != second.body_checksum
 
 
-@pytest.mark.parametrize(
-    ("body", "content_type", "is_html"),
-    [
-        (b"plain", "text/html", True),
-        (b"", "text/html", True),
-        (b"<p>x", "Application/XHTML+xml; charset=utf-8", True),
-        (b"<p>x", "text/plain", False),
-        (b"<p>x", "application/octet-stream", False),
-        (b"%PDF-1.4 <html>", "text/html", False),
-        (b"\x89PNG\r\n", None, False),
-        (b"\n <!DOCTYPE html>", None, True),
-        (b"\xef\xbb\xbf<html>", "", True),
-        ("<html>".encode("utf-16"), None, True),
-        (b"<?xml version='1.0'?><html>", None, True),
-        (b"<?xml version='1.0'?><rss>", None, False),
-        (b"<rss version=2>", None, False),
-        (b"<html>\0\0", None, False),
-        (b"<rss><channel>", "text/html", False),
-        (b"<?xml version='1.0'?>\n<!-- a feed --><!DOCTYPE rss><n:rss>", "text/html", False),
-        ("\ufeff<urlset>".encode("utf-16le"), "text/html", False),
-        (b"<!-- <rss> --><p>", "text/html", True),
-        (b"<!-- <rss> <p>", "text/html", True),
-        (b"<rss-like>", "text/html", True),
-        (b"<svg>", "text/html", True),
-        (b"<?xml version='1.0'?><h:HTML>", "text/xml", True),
-        (b"<html>", "application/xml", True),
-        (b"<article>", "application/xml", False),
-        (b"just text", None, False),
-        (b"", None, False),
-    ],
-)  # fmt: skip
-def test_what_counts_as_html(body: bytes, content_type: str | None, is_html: bool) -> None:
-    assert readers.is_html(body, content_type) is is_html
-    analysis = Kernel().analyse(body, content_type)
-    if is_html:
-        assert analysis.has_text
-    elif not analysis.has_text:
+@pytest.mark.parametrize("body", [b"%PDF-1.4 <html>", b"<html>\0\0", b"just text", b""])
+def test_what_is_neither_html_nor_readable_has_no_text_and_says_why(body: bytes) -> None:
+    analysis = Kernel().analyse(body, None)
+    if not analysis.has_text:
         assert analysis.no_text
         assert repr(analysis._replace(no_text="")) == repr(Analysis(False, analysis.body_checksum))
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -183,6 +184,21 @@ def test_a_file_of_paths_goes_in_with_a_base_and_several_processes(files: Files,
     assert (again["pages"], again["known"]) == (9, 9)
     wrong = run("ingest", "--files-from", f"{files.url}/warc.paths.gz", "--base", f"{files.url}/none")
     assert wrong.code == 2 and "/none/crawl-data/segment/0.warc.gz: HTTP Error 404" in wrong.err
+
+
+def test_a_list_from_elsewhere_names_no_file_of_this_machine(files: Files, run: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "mine.warc.gz").write_bytes(crawl(tmp_path / "one.warc.gz", 0))
+    for path in (f"{tmp_path}/mine.warc.gz", "mine.warc.gz", "../mine.warc.gz"):  # the manifest's lie on its server
+        files.content["/list"] = path.encode()
+        files.content["/pages.manifest.jsonl"] = b'{"options": {}}\n' + json.dumps({"file": path}).encode()
+        for name in ("list", "pages.manifest.jsonl"):
+            answer = run("ingest", "--files-from", f"{files.url}/{name}", "--create")
+            expected = "no such file" if path == "mine.warc.gz" else "no plain name of a file"
+            assert (expected if name != "list" else "a file of this machine") in answer.err, (path, name, answer.err)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x.manifest.jsonl").write_text('{"options": {}}\n{"file": "../mine.warc.gz"}\n')
+    answer = run("ingest", "--files-from", str(tmp_path / "folder" / "x.manifest.jsonl"), "--create")
+    assert answer.code == 2 and "no plain name of a file" in answer.err
 
 
 def test_a_file_that_fails_is_reported_and_the_others_are_read(files: Files, run: Terminal, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Main text as Markdown: tables of examples, and what holds for any page."""
+"""Main text as Markdown: what holds for any page; `tests/cases/text/markdown.txt` has the rules."""
 
 from __future__ import annotations
 
@@ -42,92 +42,11 @@ def shown(text: str) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("<h1>One</h1><h3>Two <b>bold</b></h3><p>C# <h6>C #</h6>", "# One\n\n### Two bold\n\nC#\n\n###### C \\#"),
-        ("<h2>Usage<a class=headerlink href=#usage>&para;</a></h2>", "## Usage"),
-        ("<h2>Usage<a class=hash-link href=#usage>\u200b</a></h2>", "## Usage"),
-        ("<p>a<p>b<div>c</div>d", "a\n\nb\n\nc\n\nd"),
-        ("a<x-y>b</x-y>c", "a\n\nb\n\nc"),
-        ("a<br>b<br><br>c<br>", "a\\\nb\n\nc"),
-        ("<b>a</b>b <i>c </i>d <b><i>e</i></b> <s>f</s>", "**a**b *c* d ***e*** ~~f~~"),
-        ("<b>(a)</b>b x<b>(c)</b> y <b>(d)</b>", "(a)b x(c) y **(d)**"),
-        ("<b>a <i>b</b> c</i>", "**a *b*** *c*"),
-        ("<code>a`b</code> <kbd>c|</kbd><code>`</code>", "``a`b`` `` c|` ``"),
-        (
-            "<a href=x>a</a>!<a href='/y (z)'>b</a>",
-            "[a](https://example.com/docs/x)\\![b](https://example.com/y%20(z))",
-        ),
-        ("<a href='a)b'>a]</a> <a href=javascript:x>c</a> [d](e)", "[a\\]](https://example.com/docs/a%29b) c [d\\](e)"),
-        ("<base href=//b.example/c/><a href=d>e</a>", "[e](https://b.example/c/d)"),
-        ("a <img src=b.png alt='c [d]'> e", "a ![c \\[d\\]](https://example.com/docs/b.png) e"),
-        (
-            "<a href=x>a <img src=b.png alt=c></a>",
-            "[a ![c](https://example.com/docs/b.png)](https://example.com/docs/x)",
-        ),
-        (
-            "1986. x<p>- y<p>+ z<p># h<p>> q<p>1) o<p>---",
-            "1986\\. x\n\n\\- y\n\n\\+ z\n\n\\# h\n\n\\> q\n\n1\\) o\n\n\\---",
-        ),
-        ("2*3 * 4 a_b _c_ &lt;d> &amp;amp; e~~f \\* \\x", "2\\*3 * 4 a_b \\_c\\_ \\<d> \\&amp; e\\~\\~f \\\\\\* \\x"),
-        ("<ul><li>a<li>b<ul><li>c</ul><li><p>d<p>e</ul>", "- a\n- b\n  - c\n- d\n\n  e"),
-        ("<ul><li>a</ul><ul><li>b</ul><ol start=9><li>c<li>d</ol>", "- a\n\n* b\n\n9. c\n10. d"),
-        ("<ol><li>a<li value=5>b<pre>c\n d</pre></ol>", "1. a\n5. b\n\n   ```\n   c\n    d\n   ```"),
-        ("<ul><li>a<ol start=3><li>b</ol></ul>", "- a\n\n  3. b"),
-        ("<blockquote><p>a<p>b</blockquote><blockquote>c<ul><li>d</ul></blockquote>", "> a\n>\n> b\n\n> c\n> - d"),
-        ("<dl><dt>a<dd>b<dt>c<dd>d<pre>e</pre></dl>", "- a\n\n  b\n- c\n\n  d\n\n  ```\n  e\n  ```"),
-        ("<pre><code class='hljs language-py'>a &lt; b\n\n  c```d\n</code></pre>", "````py\na < b\n\n  c```d\n````"),
-        (
-            "<div class='highlight-js notranslate'><div class=highlight><pre><span></span>a<b>b</b>\n</pre>",
-            "```js\nab\n```",
-        ),
-        ("<div class='highlight-default'><pre>\na\r\nb</pre></div>", "```\na\nb\n```"),
-        ("<pre class=language-c><div>a</div>\n<div>b</div><br><span>c</span></pre>", "```c\na\nb\n\nc\n```"),
-        ("<pre><span class=linenos>1 </span>a\n<span class=linenos>2 </span>b</pre>", "```\na\nb\n```"),
-        ("<table><tr><td class=linenos><pre>1</pre></td><td class=code><pre>a</pre></td></tr></table>", "```\na\n```"),
-        ("<table><tr><th>a<th>b<tr><td>c|d<td><p>e<p>f</table>", "| a | b |\n| --- | --- |\n| c\\|d | e f |"),
-        ("<table><tr><td>a<td>b</table>", "| | |\n| --- | --- |\n| a | b |"),
-        (
-            "<table><thead><tr><td>a<td>b<td>c</thead>"
-            "<tr><td rowspan=2>d<td colspan=2>e<tr><td>f<td><code>|</code></table>",
-            "| a | b | c |\n| --- | --- | --- |\n| d | e | |\n| | f | `\\|` |",
-        ),
-        ("<table><tr><td><h2>a</h2><td>b</table>", "## a\n\nb"),
-        ("<table><tr><td><table><tr><td>a<td>b</table></table>", "| | |\n| --- | --- |\n| a | b |"),
-        (
-            "<p>a <math display=block><semantics><mi>x</mi><annotation encoding=application/x-tex>x_1\n&lt;y"
-            "</annotation></semantics></math> b",
-            "a $$x_1 < y$$ b",
-        ),
-        (
-            "a long line <span class=katex><span class=katex-mathml><math><mi>x</mi><annotation "
-            "encoding=application/x-tex>x^2</annotation></math></span><span class=katex-html aria-hidden=true>"
-            "<span>x</span>2</span></span> b",
-            "a long line $x^2$ b",
-        ),
-        ("<p>a <script type=math/tex>x_1*y</script>, b", "a $x_1*y$, b"),
-        ("<script src=mathjax.js></script>a \\(x_1 * y*\\) b_ \\", "a \\(x_1 * y*\\) b\\_ \\\\"),
-        ("<p>a <math><mi>x</mi><mo>+</mo></math> b", "a x + b"),
-        ("<p>a</p><noscript>b</noscript><template>c</template><style>d</style><p>e", "a\n\ne"),
-    ],
-)
-def test_markup_becomes_markdown(source: str, expected: str) -> None:
-    assert markdown(source) == expected + "\n"
-
-
 PAGE = """<title>Walks</title><nav><ul><li><a href=/>Home</a><li><a href=/b>Other walks</a></ul></nav><main>
 <h1>Walks</h1>
 <p>The walk over the hill was long, and the weather was as good as it can be in autumn, with a low sun behind us.</p>
 <img src=a.png alt="The hill"><p>We came down in the evening, tired, and had supper at the inn by the river.</p></main>
 <img src=b.png alt="An advert"><footer><p>Copyright, imprint, <a href=/c>contact</a></footer>"""
-
-
-def test_a_block_that_main_text_leaves_out_is_not_in_the_markdown() -> None:
-    made = markdown(PAGE, "scored")
-    assert made.startswith("# Walks\n\nThe walk over") and "![The hill](https://example.com/docs/a.png)" in made
-    assert "Home" not in made and "Copyright" not in made and "advert" not in made
-    assert "Home" in markdown(PAGE, "visible")
 
 
 def test_other_documents_are_paragraphs_of_their_lines() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import resource
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from docstore.model.capture import ClusterPlace, decode_cluster_place
 from docstore.model.choices import CanonicalPolicy, VerdictKind
 from docstore.model.keys import row_key
 from docstore.model.types import Page, ReadSpec
+from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.sweep import pairs as sweep_pairs
 from docstore.sweep import texts as sweep_texts
@@ -27,6 +31,7 @@ from docstore.sweep.candidates import band_width, candidates, expected_recall
 from docstore.sweep.clusters import CROWD, Clusters, Survivors, missing_pairs
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.pairs import PairGraph, set_apart
+from docstore.sweep.reindex import reindex
 from docstore.sweep.texts import StageLog
 from tests.pages import changed, page, words
 
@@ -618,3 +623,68 @@ def test_pages_stored_by_reference_are_swept_and_rejected_pages_are_not(tmp_path
     assert len(found[docstore.Policy.FLAG]) == 6
     assert found[docstore.Policy.REFERENCE] == found[docstore.Policy.FLAG]
     assert found[docstore.Policy.REJECT] == []
+
+
+# --- one at a time
+
+
+@pytest.mark.parametrize("kind", ["sweep", "reindexing", "compaction", "backup", "repair"])
+def test_a_job_that_runs_refuses_a_second_one_of_its_kind(tmp_path: Path, kind: str) -> None:
+    jobs: dict[str, Callable[[DocumentStore], object]] = {
+        "sweep": lambda store: sweep(store, SweepOptions(threads=1)),
+        "reindexing": reindex,
+        "compaction": lambda store: store.compact(),
+        "backup": lambda store: store.backup(tmp_path / "backup"),
+        "repair": lambda store: store.repair(),
+    }
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        put(store, "https://a.example/", page(words(1, 100)))
+        with store.jobs.one(kind), pytest.raises(docstore.StoreUnavailable, match=f"a {kind} of this store is running"):
+            jobs[kind](store)
+        for run in jobs.values():
+            run(store)  # the one that was refused left nothing behind
+
+
+def test_two_sweeps_at_a_time_write_the_columns_of_one(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        for number in range(60):
+            put(
+                store,
+                f"https://h{number % 3}.example/{number}",
+                page(changed(words(number // 3, 150), number, 1)),
+                at=number,
+            )
+        waits, goes_on = threading.Event(), threading.Event()
+
+        def stop_once(*_: object) -> None:
+            waits.set()
+            assert goes_on.wait(60)
+
+        first = threading.Thread(target=sweep, args=(store, SweepOptions(threads=1), stop_once))
+        first.start()
+        assert waits.wait(60)
+        with pytest.raises(docstore.StoreUnavailable, match="a sweep of this store is running"):
+            sweep(store, SweepOptions(threads=1))
+        goes_on.set()
+        first.join()
+        written = places(store)
+        assert written
+        sweep(store, SweepOptions(threads=1))
+        assert places(store) == written
+
+
+def test_a_sweep_that_can_open_no_file_says_so_and_leaves_a_sound_store(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        for number in range(10):
+            put(store, f"https://a.example/{number}", page(words(number // 2, 150)))
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.open(os.devnull, os.O_RDONLY)  # the first descriptor that is free
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+        try:
+            with pytest.raises(docstore.StorageError, match="too many open files"):
+                sweep(store, SweepOptions(threads=1))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert sweep(store, SweepOptions(threads=1)).clusters == 5
+        assert list(check(store.backend)) == []

@@ -90,31 +90,9 @@ def test_texts_in_utf_16_and_with_a_stray_zero_have_text(encoding: str, content_
     assert Kernel().analyse((source + "\0").encode(), content_type).main.startswith(text)
 
 
-def test_a_type_without_a_semicolon_is_a_type() -> None:
-    found = Kernel().analyse(f"<p>{TEXTS['koi8-r']}".encode("koi8-r"), "text/html charset=koi8-r")
-    assert found.main == TEXTS["koi8-r"]
-    assert Kernel().analyse(b"a", "text/plain charset=x").main == "a"
-
-
 def test_binary_data_of_a_text_type_have_no_text() -> None:
     for body in (bytes(range(256)) * 8, b"\x7fELF" + b"\0\1\2" * 300, b"ab\0\1\2cd" * 50):
         assert not Kernel().analyse(body, "text/plain").has_text
-
-
-WARNING = "<br />\n<b>Warning</b>:  Undefined variable in <b>/srv/feed.php</b> on line <b>12</b><br />\n"
-
-
-@pytest.mark.parametrize("content_type", ["text/html", "application/rss+xml", None])
-@pytest.mark.parametrize("warning", [WARNING, "PHP Notice: x in /a.php on line 3\n", WARNING * 15])
-@pytest.mark.parametrize("prolog", ["<?xml version='1.0'?>\n", ""])
-def test_a_feed_behind_a_warning_is_a_feed(content_type: str | None, warning: str, prolog: str) -> None:
-    feed = (
-        f"{warning}{prolog}<rss version='2.0'><channel><title>T</title><item><title>One</title></item></channel></rss>"
-    )
-    found = Kernel().analyse(feed.encode(), content_type)
-    assert (found.title, found.main) == ("T", "One")
-    page = f"<html><body>{warning}<p>code &lt;rss> and text</p>"
-    assert "code <rss> and text" in Kernel().analyse(page.encode(), "text/html").main
 
 
 def test_a_shell_is_near_an_untitled_text_of_its_host(store: DocumentStore) -> None:

@@ -36,12 +36,10 @@ from lxml import html as lxml_html
 
 import docstore
 from docstore.compiled import docstore_native
-from docstore.dedup.kernel import Kernel
+from docstore.dedup.kernel import Kernel, words
 from docstore.model.choices import Durability, VerdictKind
 from docstore.model.types import Page, Schema
 from docstore.sweep.job import SweepOptions, sweep
-from tests.reference.charset import decode
-from tests.reference.words import words
 from tools.bench.extraction import KindPage, read_pages
 from tools.bench.harness import Section, run_commands
 from tools.bench.real_sites import Advert, advert
@@ -118,7 +116,7 @@ def _source(page: KindPage) -> Source | None:
     parser = lxml_html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
     try:
         tree = lxml_html.document_fromstring(
-            decode(page.body, "text/html").text.encode("utf-8", "replace"), parser=parser
+            docstore_native.decode(page.body, "text/html")[1].encode("utf-8", "replace"), parser=parser
         )
     except etree.ParserError:
         return None

@@ -32,12 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import docstore
-from docstore.dedup.kernel import Kernel
+from docstore.dedup.kernel import Kernel, words
 from docstore.model.sets import Numbers, Sets
 from docstore.model.types import Page
 from docstore.sweep.candidates import leaders
 from docstore.sweep.job import SweepOptions, sweep
-from tests.reference.words import words
 from tools.bench.exact_join import PairSet, exact_join, expand_pairs, recall
 from tools.bench.harness import Section, children_seconds, load_pages, machine, one_core, run_commands
 

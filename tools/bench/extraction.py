@@ -51,13 +51,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from tests.reference.charset import decode
-from tests.reference.page import EXTRACTORS, extractor, visible
-from tests.reference.tokens import Markup, split
+from docstore.compiled import docstore_native
+from docstore.dedup.kernel import EXTRACTORS, Kernel
 from tools.bench.harness import Section, run_commands
 
 Runner = Callable[[bytes], str | None]
-OURS: Final = ("visible", "plateau", "combined", "scored")
 PEERS: Final = ("trafilatura", "trafilatura-fast", "readability-lxml", "resiliparse")
 
 
@@ -96,16 +94,12 @@ def folded(text: str) -> str:
 
 
 def source_of(body: bytes) -> str:
-    return decode(body).text.replace("\0", "\ufffd")
-
-
-def markup_of(body: bytes) -> Markup:
-    return split(source_of(body))
+    return docstore_native.decode(body, "text/html")[1].replace("\0", "\ufffd")
 
 
 def our_runner(name: str) -> Runner:
-    extract = extractor(name)
-    return lambda body: extract(markup_of(body))
+    kernel = Kernel(name)
+    return lambda body: kernel.analyse(body, "text/html").main
 
 
 def peer_runner(name: str) -> Runner:
@@ -137,7 +131,7 @@ def passage_pages(checkout: Path) -> Iterator[PassagePage]:
 
 def text_pages(checkout: Path) -> Iterator[TextPage]:
     for folder in sorted((checkout / "test" / "test-pages").iterdir()):
-        expected = visible(split((folder / "expected.html").read_text("utf-8")))
+        expected = docstore_native.visible_text((folder / "expected.html").read_text("utf-8"))
         yield TextPage(folder.name, (folder / "source.html").read_bytes(), expected)
 
 
@@ -327,9 +321,9 @@ def _extract_on_demand(make: Callable[[], Runner], pages: Connection) -> None:
 
 def runner_of(name: str, *, markup: bool = False) -> Runner:
     """Our extractor or peer of that name; ImportError where it is not there.  With `markup` that may be its answer."""
-    run = our_runner(name) if name in OURS and name in EXTRACTORS else peer_runner(name)
+    run = our_runner(name) if name in EXTRACTORS else peer_runner(name)
     if name == "readability-lxml" and not markup:
-        return lambda body: visible(split(run(body) or ""))
+        return lambda body: docstore_native.visible_text(run(body) or "")
     return run
 
 
@@ -363,7 +357,7 @@ def kind_row(name: str, pages: Sequence[KindPage], scores: Sequence[KindScore]) 
 
 
 def sets(
-    *checkouts: Path, extractors: tuple[str, ...] = (*OURS, *PEERS), limit: int | None = None, half: str = ""
+    *checkouts: Path, extractors: tuple[str, ...] = (*EXTRACTORS, *PEERS), limit: int | None = None, half: str = ""
 ) -> Iterator[Section]:
     """Score extractors on checkouts of public sets; of texts and articles only the "even" or "odd" half."""
     chosen = {"": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}[half]

@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from docstore.dedup.kernel import words
 from docstore.model.choices import ANNOTATORS
 from docstore.notes.annotate import annotate, find_annotator
 from docstore.notes.links import frontier, read_graph
-from tests.reference.words import words
 from tools.bench.harness import Section, fresh_store, load_pages, one_core, run_commands
 
 COMMAND = "python -m tools.bench.notes CORPUS_DIR"

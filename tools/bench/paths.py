@@ -30,10 +30,10 @@ from docstore.dedup.detector import Detector
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.pages import Bases, LivePages
-from docstore.model.types import Page, PutResult
+from docstore.model.types import Page, PutResult, now_micros
 from docstore.storage.bases import BaseRows
 from docstore.storage.cache import Memory
-from docstore.store import DocumentStore, now_micros
+from docstore.store import DocumentStore
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.dictionaries import SiteDictionaries

@@ -50,9 +50,9 @@ from lxml import etree
 from lxml import html as lxml_html
 
 import docstore
+from docstore.compiled import docstore_native
 from docstore.model.choices import VerdictKind
 from docstore.model.types import Page
-from tests.reference.charset import decode
 from tools.bench.extraction import KindPage, read_pages
 from tools.bench.harness import Section, fresh_store, run_commands
 
@@ -446,7 +446,7 @@ def other_digits(text: str, source: random.Random) -> str:
 def template_of(page: KindPage) -> Template | None:
     """The page cut up; None where too little of its wanted text is found in it."""
     parser = lxml_html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
-    source = decode(page.body, "text/html").text
+    source = docstore_native.decode(page.body, "text/html")[1]
     try:
         tree = lxml_html.document_fromstring(source.encode("utf-8", "replace"), parser=parser)
     except etree.ParserError:

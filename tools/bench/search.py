@@ -25,13 +25,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import docstore
+from docstore.dedup.kernel import words
 from docstore.model.keys import url_of
 from docstore.notes.annotate import annotate, find_annotator
 from docstore.search.index import search_text
 from docstore.search.query import MOST_CHARACTERS
 from docstore.search.results import SearchOptions
 from docstore.store import DocumentStore
-from tests.reference.words import words
 from tools.bench.harness import Section, run_commands
 
 DEPTH = 1000

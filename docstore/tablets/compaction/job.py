@@ -28,7 +28,7 @@ from functools import partial
 
 from docstore.model.capture import BODY, Column
 from docstore.model.choices import Durability
-from docstore.model.errors import InvalidArgument, StorageError, StoreUnavailable
+from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.format import (
     CAPTURE_FAMILY,
     PURGED_ROW,
@@ -41,6 +41,7 @@ from docstore.model.types import DeleteCells, ReadSpec, RowMutations
 from docstore.storage.bases import freed_row
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Plan
+from docstore.storage.files import uninterrupted
 from docstore.storage.heap import collecting_by_hand
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
@@ -139,7 +140,6 @@ class Compaction:
 
         Raises:
             InvalidArgument: no such tablet.
-            StoreUnavailable: another compaction of this store is running.
             StorageError: finished work is kept; free space, and run it again.  With ENOSPC the values of some segments
                 were not moved, because the disk has no room for their copies.
         """
@@ -150,10 +150,7 @@ class Compaction:
             self._survey(chosen, report)
         else:
             committer, base_rows = self._committer, self._backend.base_rows
-            if not committer.compacting.acquire(blocking=False):
-                raise StoreUnavailable("a compaction of this store is running; wait until it has finished")
             with ExitStack() as stack:
-                stack.callback(committer.compacting.release)
                 stack.enter_context(base_rows.cached(committer.lock, committer.followers))
                 unreadable = stack.enter_context(self._backend.values.unreadable.collecting())
                 try:
@@ -497,16 +494,18 @@ class Compaction:
             rows: list[SegmentRow] = backend.manifest.segments()
         numbers, marks = removable(rows, old, staying, self._named, marks_number)
         if marks and not self._value_log.is_pinned():
-            writer = SegmentWriter(backend.files, self._value_log, 0, numbers, SEGMENT_OF_MARKS, marks_number)
-            for delete_mark in marks:
-                writer.add(delete_mark)
-            segment_of_marks = writer.finish()
-            with committer.lock:
-                backend.manifest.write_segment(segment_of_marks, committer.durability, writer.names)
+            with uninterrupted():
+                writer = SegmentWriter(backend.files, self._value_log, 0, numbers, SEGMENT_OF_MARKS, marks_number)
+                for delete_mark in marks:
+                    writer.add(delete_mark)
+                segment_of_marks = writer.finish()
+                with committer.lock:
+                    backend.manifest.write_segment(segment_of_marks, committer.durability, writer.names)
         removed = 0
         backend.values.wait_for_readers()  # they may have refs into these segments
         for number in numbers:
-            with committer.lock:  # taken for each segment, because a removal costs two fsyncs and an unlink
+            # Taken for each segment, because a removal costs two fsyncs and an unlink.
+            with uninterrupted(), committer.lock:
                 if self._value_log.is_pinned() or number in used.segments:
                     break  # later segments may have delete marks for this one
                 row = next(row for row in backend.manifest.segments() if row.number == number)

@@ -45,6 +45,7 @@ from docstore.storage.bases import TABLE as BASES
 from docstore.storage.bases import Base, NewValue, base_row, value_name
 from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import Plan, ScannedRow, all_cells, delete_of
+from docstore.storage.files import uninterrupted
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import PAGES, Table
 from docstore.storage.unreadable import Place
@@ -170,9 +171,10 @@ class Relocator:
                     self.publish()
             self.publish()
         except BaseException:
-            segment = mover.take_segment()
-            if segment is not None:
-                segment.abandon()
+            with uninterrupted():
+                segment = mover.take_segment()
+                if segment is not None:
+                    segment.abandon()
             raise
         finally:
             with self._committer.lock:
@@ -246,15 +248,16 @@ class Relocator:
 
     def publish(self) -> None:
         """Finish the segment and write its manifest row; then swap the refs, a few rows under each hold of the lock."""
-        segment = self.mover.take_segment()
-        if segment is not None:
-            try:
-                row = segment.finish()
-                with self._committer.lock:
-                    self._committer.manifest.write_segment(row, self._committer.durability, segment.names)
-            except StorageError:  # once its sources are removed, a file without a row would look like lost records
-                segment.abandon()
-                raise
+        with uninterrupted():
+            segment = self.mover.take_segment()
+            if segment is not None:
+                try:
+                    row = segment.finish()
+                    with self._committer.lock:
+                        self._committer.manifest.write_segment(row, self._committer.durability, segment.names)
+                except BaseException:  # once its sources are removed, a file without a row looks like lost records
+                    segment.abandon()
+                    raise
         self.mover.share_moved()
         pending, self._pending, self._pending_moves = self._pending, [], 0
         for batch in _batches(pending):

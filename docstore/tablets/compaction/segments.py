@@ -167,8 +167,8 @@ class SegmentWriter:
         """Remove the file; if that fails, the next open does it, because the file has no manifest row."""
         if self._file is not None:
             self._file.close()
-            if self._files.exists(self._path):
-                self._files.unlink(self._path)
+        if self._files.exists(self._path):
+            self._files.unlink(self._path)
 
     def _write(self) -> None:
         if self._file is None:

@@ -58,7 +58,7 @@ from docstore.storage.engine import (
     check_spec,
     check_table,
 )
-from docstore.storage.files import Files
+from docstore.storage.files import Files, bytes_if_there, translated
 from docstore.tablets.engines import cellkeys
 from docstore.tablets.engines.cellkeys import (
     CELL_KIND,
@@ -93,11 +93,32 @@ _handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 _claim_lock = threading.Lock()
 _claimed: set[Path] = set()
 """Directories open in this process.  A second open, which LevelDB refuses, would drop the lock of the first."""
+_has_thread = False
+"""Whether LevelDB's one background thread may have been started in this process or in one that it is a fork of."""
+_lacks_thread = False
+"""Whether that was before a fork: the thread does not run here, and LevelDB, which believes that it does, starts no
+other one, so a compaction would wait for ever."""
+
+
+def refuse_after_fork(path: Path) -> None:
+    """Refuse to open a store for writing in a fork of a process that has used a store.
+
+    Raises:
+        StoreUnavailable: with the ways out.
+    """
+    if _lacks_thread:
+        raise StoreUnavailable(
+            f"{path} cannot be opened for writing here: this process is a fork of one that has used a store, and "
+            "LevelDB's background thread is not copied by a fork; start processes with multiprocessing's method "
+            "`spawn` or `forkserver`, or before the first store is opened, or let one process run `docstore serve` and "
+            "use docstore.connect in the others; read_only=True works here"
+        )
 
 
 def _after_fork_in_child() -> None:
-    global _claim_lock  # noqa: PLW0603 - it may be locked by a thread that only the parent has
+    global _claim_lock, _lacks_thread  # noqa: PLW0603 - it may be locked by a thread that only the parent has
     _claim_lock = threading.Lock()
+    _lacks_thread = _has_thread
     for handle in list(_handles):
         handle.abandon()
     _claimed.clear()
@@ -181,6 +202,8 @@ class Handle:
         REQUIRES: write_lock.
         """
         self._check_open()
+        if not self._written:
+            _check_thread(self._path)
         self._written = True
         if self._write_failed and self._database is not None:
             self._check_room_to_reopen()
@@ -214,16 +237,13 @@ class Handle:
                     raise translated from error
             finally:
                 if database is not None:
-                    database.close()
+                    _close_or_leave(database)
                 self._release_claim()
 
     def abandon(self) -> None:
         """Drop the database in a forked child without freeing it: its threads exist only in the parent."""
         if self._database is not None:
-            # Freeing it, even at exit, would wait for these threads.  Imported here, because few processes fork.
-            import ctypes
-
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
+            _never_free(self._database)  # even at exit that would wait for these threads
         self._database = None
         self.write_lock = threading.Lock()  # the old one may be locked by a thread that only the parent has
         self._release_claim.detach()
@@ -245,8 +265,7 @@ class Handle:
 
     def free_and_log_bytes(self) -> tuple[int, int]:
         """Free space of the disk, and the length of the log."""
-        stats = os.statvfs(self._path)
-        return stats.f_bavail * stats.f_frsize, sum(log.stat().st_size for log in self._path.glob("*.log"))
+        return Files().free_bytes(self._path), sum(map(bytes_if_there, self._path.glob("*.log")))
 
     def _check_room_to_reopen(self) -> None:
         """Refuse a write if the disk is so full that a reopening would fail, because then reads would fail too."""
@@ -258,6 +277,32 @@ class Handle:
                 f"an earlier write to {self._path} failed, and recovery needs {needed_bytes} free bytes, but only "
                 f"{free_bytes} are free; free space, then write again",
             )
+
+
+def _check_thread(path: Path) -> None:
+    """Refuse to write where no thread can be started: LevelDB would abort the process when it starts its own.
+
+    Raises:
+        StorageError: the limits of the process allow no further thread.
+    """
+    with translated("start a thread of LevelDB for", path):
+        probe = threading.Thread(target=bool, name="docstore-probe")  # its stack is as large as that of LevelDB's
+        probe.start()
+        probe.join()
+
+
+def _close_or_leave(database: Any) -> None:
+    """Close a database.  Without its thread LevelDB would wait for a compaction that never runs: it stays open."""
+    if _lacks_thread:
+        _never_free(database)
+    else:
+        database.close()
+
+
+def _never_free(database: Any) -> None:
+    import ctypes  # few processes fork
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
 
 
 CLOSING_SHARE = 4
@@ -292,19 +337,29 @@ class LevelDBEngine:
         path: the directory.
         create: make it if it is missing; else a missing one is StoreUnavailable.
         memory: shares for LevelDB's blocks and memtable.
+        for_reading: nothing is written, so a forked child may open it, too.
     Attributes:
         path: the directory.
         log_limit_bytes: a longer log is rewritten as a table, because recovery needs free space of the log's size.
         keep_room: called after that and before compactions; returns the free bytes beyond the needs of a compaction.
     Raises:
-        StoreUnavailable: missing, or open in another engine.
+        StoreUnavailable: missing, open in another engine, or see `refuse_after_fork`.
         CorruptionError: LevelDB finds its files damaged.
     """
 
     caps = Caps(single_writer=True, largest_cell_bytes=_LARGEST_CELL_BYTES)
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = False, memory: Memory | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = False,
+        memory: Memory | None = None,
+        for_reading: bool = False,
+    ) -> None:
         self.path = Path(path)
+        if not for_reading:
+            refuse_after_fork(self.path)
         self._memory = memory or Memory()
         self.log_limit_bytes = self._memory.share("memtable") // 2
         self.keep_room: Callable[[], int] = lambda: AMPLE_BYTES
@@ -333,6 +388,8 @@ class LevelDBEngine:
             write_buffer_size=max(self._memory.share("memtable") // 2 * _BUFFER_LIMITS, _LEAST_BUFFER_BYTES),
             lru_cache_size=self._memory.share("blocks"),
         )
+        global _has_thread  # noqa: PLW0603 - a fact of the process
+        _has_thread = True
         database: Any = None
         try:
             if has_gap(self.path):  # LevelDB would lose a commit, and replay those behind it
@@ -353,7 +410,7 @@ class LevelDBEngine:
             self._is_first_open = False  # a reopening after a failed write has the filter in memory
         except _FOREIGN_ERRORS as error:
             if database is not None:  # the error holds it, and with it LevelDB's lock
-                database.close()
+                _close_or_leave(database)
             raise self._opening_error(error) from error
         self._create = False
         return database
@@ -609,7 +666,7 @@ class LevelDBEngine:
             log_bytes = -1
         if log_bytes < 0:  # LevelDB has begun another one, or is about to
             self._log = max(self.path.glob("*.log"), default=self._log)
-            log_bytes = self._log.stat().st_size if self._log.is_file() else 0
+            log_bytes = bytes_if_there(self._log)
         may_switch = is_busy or self._compacting or log_bytes > 2 * self.log_limit_bytes
         for log in self.path.glob("*.log") if may_switch and durability is Durability.SYNC else ():
             try:  # what was only flushed to the log before this one comes before what is synced now
@@ -656,7 +713,7 @@ class LevelDBEngine:
         """Whether the log grew by the whole batch: then only the sync failed, and a reopening applies the batch."""
         newest = max(self.path.glob("*.log"), default=self.path / "none.log")
         before = log_bytes if newest == self._log else 0
-        return newest.is_file() and newest.stat().st_size - before >= int(batch.approximate_size())
+        return bytes_if_there(newest) - before >= int(batch.approximate_size())
 
     # --- maintenance ---
 

@@ -1,4 +1,4 @@
-//! One body -> its analysis: `tests/reference/analysis.py`, with buffers that are used again from page to page.
+//! One body -> its analysis: with buffers that are used again from page to page.
 
 use std::borrow::Cow;
 

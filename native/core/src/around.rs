@@ -1,4 +1,4 @@
-//! The marks around the text of each element: `path_marks` of `tests/reference/scored.py`.
+//! The marks around the text of each element: those of all elements around it, each once.
 
 use crate::evidence::WHOLE;
 use crate::marks::{self, Marks};

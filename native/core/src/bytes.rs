@@ -276,4 +276,20 @@ mod tests {
             }
         }
     }
+    #[test]
+    fn folding_may_change_letters_and_neither_punctuation_nor_scripts_without_case() {
+        for text in [
+            "tea",
+            "\u{201c}tea\u{201d} \u{2013} \u{2026}",
+            "\u{201c}\u{65e5}\u{672c}\u{201d}",
+            "\u{e01}\u{e32}",
+            "5\u{a0}\u{b0}",
+            "\u{1f600} \u{ff01}",
+        ] {
+            assert!(!may_fold(text.as_bytes()), "{text}");
+        }
+        for text in ["\u{c9}", "\u{201c}\u{c9}\u{201d}", "\u{b5}", "\u{2126}", "\u{ff21}", "\u{130}", "\u{43f}"] {
+            assert!(may_fold(text.as_bytes()), "{text}");
+        }
+    }
 }

@@ -1,4 +1,29 @@
-//! Body bytes and Content-Type -> encoding and text: `tests/reference/charset.py`.
+//! Body bytes and Content-Type -> encoding name and text.  Never fails, linear time.
+//!
+//! Which encoding, first that holds (names and labels are the WHATWG's):
+//!
+//! 1. A byte order mark: EF BB BF utf-8, FE FF utf-16be, FF FE utf-16le.  It is not part of the text. UTF-16 without a
+//!    mark is known by the zero bytes of its first 1024 bytes (`wide`).
+//! 2. The *declared* encoding: `charset=` of the Content-Type, else the first known one of a `<meta>` in the first 1024
+//!    bytes (`charset`, or `http-equiv=content-type` with `content`, also misspelt; utf-16 there means utf-8 and
+//!    x-user-defined means windows-1252), else that of an XML declaration, else that of a *late* `<meta>`: one in the
+//!    first MiB before the body, which begins with the first start tag of an element that no head has; unless rule 3
+//!    says that it lies.
+//! 3. *Lies.*  Let lead = the number of bytes from 0xC2 to 0xF4 in a body that is valid UTF-8, else 0.
+//!
+//!    - declared single-byte, lead >= 1: utf-8;
+//!    - declared legacy multi-byte, lead >= 8: utf-8;
+//!    - declared utf-16 by Content-Type without a mark, and no zero byte in the first 1024: as if not declared;
+//!    - declared utf-8, but decoding gives more U+FFFD than half of the body's bytes from 0xC2 to 0xF4, and another
+//!      declaration (Content-Type, meta or XML) names another encoding: that one.
+//! 4. None declared: utf-8 if the body is valid UTF-8, or has at least 8 bytes from 0xC2 to 0xF4 per U+FFFD of its
+//!    decoding (a body cut off, one broken byte); else it is guessed (`guess`, by chardetng, with the top-level domain
+//!    that the Content-Type has as its parameter `tld`).  ASCII with an escape sequence may be iso-2022-jp.
+//!
+//! Decoding is the standard's: a malformed UTF-8 sequence gives one U+FFFD per maximal subpart, a byte without a
+//! character gives U+FFFD, and `replacement` one U+FFFD for the whole body.  The crate `encoding_rs` decodes.
+//!
+//! Cases, in `tests/cases/text/`: `charset`.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,30 @@
-//! The default main-content rule: `tests/reference/combined.py`, whose header states it step by step.
+//! The rule `combined`: what of a page's text is its content, decided over one stream of tags and texts.
+//!
+//! The rule, on the blocks and elements of `outline.rs`; "weight" is theirs:
+//!
+//! 0. An element whose class or id says advert is dropped when it holds at most half of the page's text.
+//! 1. A block outside of these is *solid* when it weighs at least 40 and at most a third of it is links; its solid
+//!    weight is what is not link.  If no block is, the least weight is waived.
+//! 2. An element whose tag says boilerplate is dropped when it holds at most half of the page's solid weight (a header
+//!    only outside an article); one whose class or id says so, when it holds at most a third; the block after a leaf
+//!    tag that says so likewise.  What holds more is the page itself, whatever it is called.
+//! 3. The *container*: the heaviest `itemprop=articleBody`, else the heaviest article, else the first main, of those
+//!    with more than a third of the solid weight left; else the whole page.  Unless it is an articleBody, while one
+//!    child holds at least 19/20 of its solid weight, that child takes its place.
+//! 4. The blocks left in the container, up to the last solid one, that are at most two thirds links.  Before them the
+//!    *lead*: going back from the first of them to the nearest heading, past at most 4 blocks that are no lead, that
+//!    heading and the solid blocks without links; nothing if there is no such heading.  Dropped blocks are passed over.
+//!    Where the container is an articleBody, article or main, and what is taken weighs less than half of the blocks
+//!    left in it, these are all taken: its author says that it is content, though it be lists of links.
+//! 5. If these weigh less than 300 (about 50 words) they are often the template alone.  Then: every block but those in
+//!    elements that say boilerplate and hold at most half of the page's whole text; if that is less than 500, every
+//!    block but those in elements whose class or id says advert and that hold at most half; if that is nothing, every
+//!    block.
+//!
+//! Large shares decide, not optima: an advert or menu entry more moves no weight across a share, save by rare chance,
+//! and 5 gives pages with little text enough to differ by.
+//!
+//! Cases, in `tests/cases/text/`: `combined`.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What a tag says of the text inside it, as bits, and what its name says: `tests/reference/blocks.py`.
+//! What a tag says of the text inside it, as bits, and what its name says; `attributes.rs` has the rule.
 
 use crate::names::TAG_EVIDENCE;
 

@@ -1,4 +1,4 @@
-//! Which inline tags stand apart: `stands_apart` of `tests/reference/blocks.py`.
+//! Which inline tags stand apart: those whose attributes say that they are adverts or never content.
 //!
 //! A page has some hundreds of inline tags and nearly none stands apart.  So the bytes of its attributes are looked
 //! through for the beginnings of the words without which none does, and only where one is found the attributes are read.

@@ -1,7 +1,38 @@
-//! What of a page's tags is no text, whoever reads it: `tests/reference/left_out.py`.
+//! What of a page's markup is no text, whoever reads it: one pass over its tags, before any extractor.
+//!
+//! An element is *left out*, with all that it holds, if
+//!
+//! - it is hidden: by `hidden` (but `until-found`, which a search in the page shows), by `aria-hidden="true"`, or by
+//!   `display:none` or `visibility:hidden` in its `style`.  Rules in style sheets and scripts are not read.  What holds
+//!   more than half of the page's text stays: scripts show such pages.  So do panels behind tabs and headings, for the
+//!   extractors to weigh: what is not inline, and holds more than `PANEL_BYTES` or has one of the panel's words in
+//!   `WORDS` in its attributes; and links of more than `LINK_BYTES`, which are hidden from the ear alone;
+//! - it is the reading of a ruby (rt, rp, rtc), or a list of choices (select, datalist).  On a page with readings,
+//!   white space with line breaks behind a character beyond ASCII within a ruby goes, too.
+//!
+//! What is left out within a line is gone before the text is weighed.  All else is a *sign*: it is weighed with the
+//! text around it, and where that is written, a blank stands in its place.  So a choice more moves no other text, and a
+//! heading is not taken for a repetition of its line in the table of contents.  Signs are
+//!
+//! - elements that are left out, but for inline ones, readings and raw ones;
+//! - what an element holds of which a word of its class is one of `LINK_NAMES`: the edit links of wikis, and the link
+//!   signs behind headings;
+//! - the text `¶` behind the start tag of a link or span, to the next tag; and the text of a link that is one of
+//!   `LINK_SIGNS`, with a `#` in its attributes;
+//! - `[` links `]` if all these links lead to `/edit` or `=edit`, or have one of `EDIT_WORDS` as their text.
+//!
+//! A button in a heading, in dt, in summary or right in `role=heading`, a button around a heading, and any element with
+//! `role=button` in a heading lose their tags, so that their text is that of the heading.  A button whose class names
+//! an accordion or questions (FAQ) is a summary.
+//!
+//! An element ends at its end tag, at the end of an element around it, or at a tag of `implied` in
+//! `native/core/data/words.txt` that implies its end, or that of the nearest element around it that is not inline; end
+//! tags of inline elements close nothing beyond that one.
 //!
 //! Tags are dropped, and others made longer, so that they swallow what is left out.  Signs stay, and their places are
 //! given beside the tags.
+//!
+//! Cases, in `tests/cases/text/`: `left_out`, `signs`.
 
 use std::ops::Range;
 use std::sync::OnceLock;

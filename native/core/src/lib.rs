@@ -1,8 +1,9 @@
-//! Text and fingerprints of one page, from its bytes: the same bits as the readable Python reference, faster.
+//! Text and fingerprints of one page, from its bytes.
 //!
-//! `tests/reference/` defines the results in readable Python; each module here names the one it mirrors, and says only
-//! what differs in the way there.  Pure functions over borrowed bytes, no I/O, no panic on any
-//! input, time linear in the input.  Nothing here knows Python.
+//! A rule of main text is defined at the head of its module, with the number of each bound, and its readable form is a
+//! list of cases under `tests/cases/text/`.  The measures that the lectures teach (words, fingerprints, postings) have
+//! a definition in Python in `tests/reference/`, with which tests compare them.  Pure functions over borrowed bytes, no
+//! I/O, no panic on any input, time linear in the input.  Nothing here knows Python.
 #![deny(unsafe_code)]
 
 pub mod analysis;
@@ -53,9 +54,9 @@ pub mod visible;
 mod wide;
 pub mod words;
 
-/// Data that `tools/make_native_tables.py` writes from the reference's own constants.
-mod tables {
-    /// Tag names that the kernel knows by number, with what the reference says of each.
+/// Data that `tools/make_native_tables.py` writes from the lists beside them.
+pub mod tables {
+    /// Tag names that the kernel knows by number, with what the rules say of each.
     pub mod names {
         include!("../data/names.in");
     }

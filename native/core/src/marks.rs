@@ -1,4 +1,17 @@
-//! What the tags around a text say of it: `tests/reference/blocks.py`.
+//! What the tags around a text say of it, as marks: names of tags, words of classes and ids, roles, states.
+//!
+//! An element is *never content* where it says that it is a dialog: by its `role` (dialog, alertdialog), by
+//! `aria-modal`, by the name of a consent manager among the words of its `class` and `id`, or by a name in these that
+//! has a word of consent and a word of a notice (`cookie-banner`, `gdprPopup`); or its name is one of the names that
+//! are never content. That is the first mark.  The name of a custom element, which has a hyphen, is read as a class of
+//! that name.
+//!
+//! An element's other marks are its tag's name, the words of its `class` and `id` (cut and negated as for evidence),
+//! its `role` (`role=list`), the values of its `itemprop` (`itemprop=text`), and `hidden` and `aria-hidden` where its
+//! attributes say so; those that the scorecard knows count, all others are nothing.  A text has the marks of all
+//! elements around it, each once.
+//!
+//! Cases, in `tests/cases/text/`: `scored`, `scorecard`.
 
 use std::hash::Hasher;
 

@@ -70,4 +70,13 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn many_things_keep_their_numbers_however_often_the_table_grows() {
+        let mut numbers = Numbers::default();
+        numbers.clear();
+        for thing in (0..20_000).chain(0..20_000) {
+            assert_eq!(numbers.number(thing, thing, |number| number == thing), thing);
+        }
+    }
 }

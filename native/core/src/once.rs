@@ -1,4 +1,11 @@
-//! Long sentences that a page has said before, which are not written again: `write_once` of `tests/reference/scored.py`.
+//! Long sentences that a page has said before, which are not written again.
+//!
+//! A line, else a sentence, that weighs 40 or more and stands in a kept block before is not written again; headings are
+//! known and stay, blocks with signs and preformatted ones are passed over.  A sentence ends at `.`, `!` or `?`,
+//! perhaps with a quote or bracket behind, and a blank; or at an end of another script, with no blank needed.  If these
+//! are more than a third of all that is kept, the page is about them, and nothing is left out.
+//!
+//! Cases, in `tests/cases/text/`: `once`.
 
 use std::ops::Range;
 

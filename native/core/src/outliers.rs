@@ -1,4 +1,15 @@
-//! Long texts that few of many alike elements have: `tests/reference/scored.py`.
+//! Long texts that few of many alike elements have, such as an advert in one of forty cards.
+//!
+//! An element's *form* is its name, its own marks, whether it has attributes, and the form of its parent.  A block is a
+//! *outlier block* if it weighs 40 or more, is no heading, and is all the text of its element, which is a div, section,
+//! aside or article; and at most three elements with text have that one's form, four times as many or more have its
+//! parent's form, and it holds at most half of all the text in these.
+//!
+//! Where a page repeats a form (cards, posts, rows of a list), what belongs to the form is in most of its elements. A
+//! long text that is in one or two of them is not a part of it, whatever it is, and it would tip what shares and
+//! neighbours say of all others.
+//!
+//! Cases, in `tests/cases/text/`: `outliers`.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -124,7 +135,8 @@ mod tests {
         split(source.as_bytes(), &mut tags, &mut Names::default());
         let kept = left_out.read(source.as_bytes(), &mut tags);
         page.read(source.as_bytes(), kept, &mut flow, Reading { noscript: false, apart: true });
-        let text = |number: usize| String::from_utf8_lossy(&flow.bytes()[page.blocks[number].text.clone()]).into_owned();
+        let text =
+            |number: usize| String::from_utf8_lossy(&flow.bytes()[page.blocks[number].text.clone()]).into_owned();
         Outliers::default().find(&page).into_iter().map(text).collect()
     }
 
@@ -178,7 +190,11 @@ mod tests {
         assert_eq!(found(&cards(12, &advert(40), &[2])).len(), 1);
         let twelve = |length: usize| {
             let card = |number: usize| {
-                format!("<li>{}<div class=x>{}</div></li>", if number == 3 { advert(length) } else { String::new() }, "y".repeat(50))
+                format!(
+                    "<li>{}<div class=x>{}</div></li>",
+                    if number == 3 { advert(length) } else { String::new() },
+                    "y".repeat(50)
+                )
             };
             (0..12).map(card).collect::<String>()
         };

@@ -1,6 +1,25 @@
-//! Elements of a page with their evidence, blocks of text with their weights: `tests/reference/blocks.py`.
+//! One pass over a page's tags and texts -> its elements with their evidence, its blocks of text with their weights.
+//!
+//! An *element* is opened by the start tag of a container (every tag but inline, void, raw and leaf ones) and closed by
+//! the end tag of its name, which closes what is still open inside it; an end tag without an open element of its name
+//! is nothing.  Before a start tag in `closes` in `words.txt`, elements on top whose end tag it implies are closed.
+//! *Leaf* tags (p, h1, dt, ...) open no element: their evidence belongs to the block right after them, if any.
+//! Elements are numbered in order of their start tags, so that a parent's number is below its children's and sums over
+//! subtrees take one backward loop.
+//!
+//! Where that is asked for, an inline tag *stands apart* if its attributes say that it is an advert or never content,
+//! or if one of its name stands apart and is open: it opens an element and ends the block, as its end tag does.  A
+//! start tag in `closes` in `words.txt` closes those on top; one that was opened directly after a leaf's start tag, no
+//! other element between, is closed by the next tag of a leaf, too, as parsers do.
+//!
+//! A *block* is the shown text between two tags that break: all but comments, inline ones, br and img.  Its *weight* is
+//! its number of characters that are not white space, where one from U+2E80 on (Chinese, Japanese, Korean) counts
+//! three: about as many letters as it stands for.  No blank is needed anywhere, so scripts without them are weighed
+//! like others.  The link weight is that of the texts after an `a` tag with an href, up to the next `a` or `/a`.
 //!
 //! The text of every block is written to one `Flow`, folded, so that a block is a range of it.
+//!
+//! Cases, in `tests/cases/text/`: `combined`, `scorecard`, `inline`.
 
 use std::ops::Range;
 

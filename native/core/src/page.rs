@@ -1,4 +1,18 @@
-//! What a page declares, its headings and its links: `tests/reference/page.py`.
+//! What a page declares, its headings and its links.
+//!
+//! - *title*: content of the first title element; else the first `og:title`.
+//! - *description*: the first non-empty of meta `description`, `og:description`, `twitter:description`.
+//! - *keywords*: the first non-empty meta `keywords`.
+//! - *lang*: `lang`, else `xml:lang`, of the first html tag; else the first meta `content-language`.
+//! - *canonical*: `href` of the first link whose `rel` has the word `canonical`, as written.
+//! - *headings*: text of h1 to h6 up to the next heading tag, folded to a line, without what is `left_out` and signs;
+//!   empty ones and those in hidden elements left out.
+//! - *links*: `href` of each `a` and `area` outside hidden elements, with the text up to the next `a` tag; the text of
+//!   an `area` is its `alt`.
+//!
+//! All but hrefs are folded: runs of white space become one space, none at the ends.
+//!
+//! Cases, in `tests/cases/text/`: `declared`.
 
 use crate::flow::{fold_line, Flow, Source};
 use crate::left_out::Kept;

@@ -1,4 +1,20 @@
-//! Character references: `tests/reference/tokens.py`.
+//! Character references: `&amp;`, `&#228;`, `&#xE4;` -> characters, in text and in attribute values.
+//!
+//! Pure functions, linear time, no exception.
+//!
+//! The rule (results equal the standard library's `html.unescape`, which follows the WHATWG rules for text):
+//!
+//! 1. A reference is `&#[xX]hex+;?`, `&#digits+;?` or `&` and a run of ASCII letters and digits, then maybe `;`.
+//! 2. Numeric: 0, surrogates and numbers above 0x10FFFF give U+FFFD; 0x80-0x9F give the windows-1252 character where
+//!    there is one, else the C1 control; 0x0D gives itself; the other C0 controls except tab, line feed and form feed,
+//!    0x0B, 0x7F, and noncharacters give nothing.  Digits after the eighth significant one cannot make a number
+//!    smaller, so the number of digits does not matter for the time.
+//! 3. Named, in text: the longest prefix of the run (with its `;` if there) that the table of named references has;
+//!    what is left of the run stays text.  No such prefix: the reference stays text.
+//! 4. Named, in an attribute value: as in text, but a name matched without `;` that is followed by `=` or an ASCII
+//!    letter or digit stays text.
+//!
+//! Cases, in `tests/cases/text/`: `references`.
 
 use std::sync::OnceLock;
 

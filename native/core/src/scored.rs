@@ -1,4 +1,45 @@
-//! The default main-content rule: `tests/reference/scored.py`, whose header states it step by step.
+//! The default rule, `scored`: every block is scored by a table of evidence, and kept above the page's bar.
+//!
+//! The rule:
+//!
+//! 1. The blocks of the page but for those in elements that are never content (see `marks.rs`) or say that they are
+//!    adverts and hold at most half of the text, and those of at most half after leaves that say so; inline tags that
+//!    say so stand apart (see `marks.rs`).  Of the rest, *outlier blocks* go, long texts that few of many alike
+//!    elements have (`outliers.rs`), and *teasers* (`teasers.rs`). And what `combined` takes of the blocks; if it finds
+//!    16 solid ones or fewer, short ones are solid, too.  An element that holds more than 19/20 of the text is the page
+//!    itself, whatever it is called, unless a fifth of what it holds or more names cookies or consent; html and body
+//!    always are.  Where what is taken weighs less than 300 and the page has noscript elements, these are shown, and if
+//!    300 or more is taken then, the page is read so: it is a shell for browsers that run scripts, and its text stands
+//!    there for those that do not.
+//! 2. A block's *score* is the sum of what the scorecard gives for: the marks of the elements around it and of its own
+//!    tag; its size, its share of links and whether it is a heading, together with whether `combined` took it; where it
+//!    stands to what was taken, in which fifth of the page's text, and whether a heading comes before it; whether its
+//!    text stands in the title, or in another element too; how many blocks of the page have just the same marks and
+//!    element; whether it ends a sentence, has a sign of currency, names cookies or consent, or claims a copyright; and
+//!    the same things of the two blocks before and the two behind.
+//! 3. Blocks with a score above the *bar* are the main content: of -100, -50, 0 and 50 the one that promises the
+//!    greatest F1, where a block's chance to be content grows evenly from none at -200 to all at 300 and blocks count
+//!    by weight; the lowest of equals.  But of blocks of 40 and more with the same text only those in the element of
+//!    the first, or in one next to it with its name and marks, as pages repeat a text for other sizes of screen, and
+//!    replies quote.  Where there is none, what `combined` took.
+//! 4. That is *doubtful* where it weighs less than an eighth of the page's text, or no block scored above the bar, and
+//!    it has less than a fifth of the words of the title (of those with four characters or more, as they are written).
+//!    Then it is likely to be a notice that the whole site shares, and the page's text is that of step 5 of `combined`:
+//!    all that does not say that it is boilerplate.
+//! 5. Of what was found, *stamps* (dates, times and counts: `stamps.rs`) are left out, headings and blocks over 48
+//!    apart, where all of them weigh at most a fifth: they change while the page says the same.  A page of more is
+//!    about them.
+//!
+//! 6. Dates and times of lists and tables among what was found belong to it, with the short block before each.
+//!    Preformatted text among or right behind what was found belongs to it, unless it is numbers only or stands there
+//!    twice.  A line, else a sentence, of 40 and more that an earlier block has said is not written again, headings and
+//!    preformatted text apart, unless these are more than a third of all.
+//!
+//! `combined` knows what weight and explicit markup say of a page as a whole; the scorecard knows which kinds of blocks
+//! are content in shops, forums, lists and articles.  Its numbers were fitted to pages with known content;
+//! `docs/extraction.md` says which, and what came out on pages that were not looked at.
+//!
+//! Cases, in `tests/cases/text/`: `scored`, `scorecard`, `dates`, `once`, `preformatted`, `explain`, `kinds_of_pages`.
 
 use memchr::memmem;
 
@@ -56,7 +97,7 @@ const WRITER_NAMES: [&str; 14] = [
 const TITLE_SHARE: usize = 5;
 const TITLE_WORD_CHARACTERS: usize = 4;
 const TITLE_WEIGHT: u64 = 8;
-const REPEATED_WEIGHT: u64 = 4;
+pub const REPEATED_WEIGHT: u64 = 4;
 const FIFTHS: u64 = (FIFTH.len() / 2) as u64;
 const LINKS: usize = 5;
 const SHAPES: usize = 2 * (SIZES.len() + 1) * LINKS;
@@ -452,6 +493,13 @@ impl Scored {
         kept
     }
 
+    /// Numbers of the blocks of the page read last that other scores would keep; a fit of the scorecard asks.
+    pub fn choose_by(&mut self, scores: Vec<i32>) -> Vec<usize> {
+        self.scores = scores;
+        let bar = self.best_bar();
+        self.choose(bar)
+    }
+
     /// The bar that promises the greatest F1.
     fn best_bar(&self) -> i32 {
         let all = (CHANCES.1 - CHANCES.0) as u64;
@@ -832,7 +880,8 @@ fn at(table: &[i16], place: usize) -> i32 {
     table[place].into()
 }
 
-fn steps(value: u64, steps: &[u64]) -> usize {
+/// How many of some ascending steps a value reaches.
+pub fn steps(value: u64, steps: &[u64]) -> usize {
     steps.iter().filter(|&&step| value >= step).count()
 }
 
@@ -856,22 +905,18 @@ mod tests {
         ask(&mut rule, left_out.read(source.as_bytes(), &mut tags), &mut Flow::default())
     }
 
-    /// A rule whose blocks are all of a page, with these scores.
-    fn with_scores(source: &str, scores: &[i32]) -> Scored {
+    /// A rule whose blocks are all of a page.
+    fn of_all(source: &str) -> Scored {
         read(source, |rule, kept, _| {
             rule.combined.read(source.as_bytes(), kept, Reading::default());
             rule.around.read(&rule.combined.page);
             rule.find_first();
-            rule.scores = scores.to_vec();
-            assert_eq!(rule.combined.page.blocks.len(), scores.len());
             std::mem::take(rule)
         })
     }
 
     fn chosen(source: &str, scores: &[i32]) -> Vec<usize> {
-        let mut rule = with_scores(source, scores);
-        let bar = rule.best_bar();
-        rule.choose(bar)
+        of_all(source).choose_by(scores.to_vec())
     }
 
     #[test]
@@ -909,7 +954,11 @@ mod tests {
         let scores = |first: i32, count: usize, second: i32| -> Vec<i32> {
             (0..12).map(|place| if place < count { first } else { second }).collect()
         };
-        let bar = |scores: Vec<i32>| with_scores(&page, &scores).best_bar();
+        let bar = |scores: Vec<i32>| {
+            let mut rule = of_all(&page);
+            rule.scores = scores;
+            rule.best_bar()
+        };
         assert_eq!(bar(scores(-99, 12, 0)), -100);
         assert_eq!(bar(scores(10, 1, -200)), -100, "the lowest of equals");
         assert_eq!(bar(scores(300, 6, -80)), -50);

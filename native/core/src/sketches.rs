@@ -1,4 +1,4 @@
-//! Sketches of the last texts, and which texts they rule out: `tests/reference/texts.py`.
+//! Sketches of the last texts, and which texts they rule out.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -104,7 +104,7 @@ impl Sketches {
 
     fn leaves_room(&self, estimate: f64, first: f64, second: f64) -> bool {
         let Bounds { least_estimate, margin, least_contained } = self.bounds;
-        // The order of these steps is that of the reference: doubles are rounded at each.
+        // The order of these steps counts: doubles are rounded at each.
         estimate >= least_estimate
             || (estimate + margin) / (1.0 + estimate + margin) * (first + second) >= least_contained * first.min(second)
     }

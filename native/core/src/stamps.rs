@@ -1,4 +1,24 @@
-//! Whether a short text is a date, a time or a count: `tests/reference/scored.py`.
+//! Whether a short text is a stamp: a date, a time or a count that stands next to content and changes without it.
+//!
+//! A text is cut into runs of ASCII digits and runs of letters: ASCII letters and every character from U+00C0 on but
+//! the general punctuation (U+2000 to U+206F).  It is a *stamp* where it has a digit and a sign, and at least half of
+//! these characters are in digits, in words that are signs, or in words that stand next to these.  A sign is
+//!
+//! - one of the date words, or of the count words: "ago", or a word of what is counted, such as "replies" (small and
+//!   capital ASCII letters are the same);
+//! - a time of day: one or two digits, a colon and two digits; or digits before one of `HOURS`, if all is known;
+//! - a date of numbers: three runs of digits with "/" between, or with "-" or "." where the first or last has four.
+//!
+//! So "Brian, October 1, 2025, 12:57pm", "3 days ago", "12 replies" and "9h30" are stamps; "10 hours", "1.2.3", "$
+//! 12.90" "(12)" and "Battery lasts for 12 hours from May 3" are none: they may be what tells two pages apart.
+//!
+//! What counts, and what says that something was published (the told words, or "by" and a name), is left out,
+//! preformatted text apart.  Any other date or time in an entry of a table or list is text.  Else it is left out if its
+//! tag or small element is named for its writer or time (`scored::WRITER_NAMES`).  So is one date alone, not next to
+//! another one, that is half or more in a time element, next to the first heading, within two blocks of a heading that
+//! is all link, or next to a byline.
+//!
+//! Cases, in `tests/cases/text/`: `dates`.
 
 use std::ops::Range;
 use std::sync::OnceLock;

@@ -1,4 +1,16 @@
-//! Cards of other pages behind a story: `teasers` of `tests/reference/scored.py`.
+//! Cards of other pages behind a story, which are no main text.
+//!
+//! A *head* is a heading that weighs 8 or more, is nothing but links, and does not lead to its own page.  An element
+//! around a head is a *card* if it weighs at most 600 and is at most the sixth one out from it.  Cards with one parent
+//! and one name are a *group* if they are four or more and weigh at most 350 on average; of groups in each other the
+//! innermost counts.
+//!
+//! A *story* is the first element that holds directly five blocks or more, which weigh 700 or more together; blocks of
+//! less than 40, headings, blocks of which more than a third is links, and what is in cards do not count.  A group that
+//! begins behind the story's fifth such block goes, and with it each element around it that begins there, too, and
+//! holds at most 80 beside the group, such as "Read next".
+//!
+//! Cases, in `tests/cases/text/`: `teasers`.
 
 use std::collections::HashMap;
 

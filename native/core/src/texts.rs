@@ -1,4 +1,4 @@
-//! Caches of the last texts, with which a page is compared in one step: `tests/reference/texts.py`.
+//! Caches of the last texts, with which a page is compared in one step.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;

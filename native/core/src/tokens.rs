@@ -1,6 +1,33 @@
-//! A page's source -> its tags and comments: `tests/reference/tokens.py`.
+//! A page's decoded source -> its tags and comments: one pass, linear time, no exception, nothing built.
+//!
+//! The grammar follows the WHATWG tokenizer.  S is one of tab, line feed, form feed, carriage return, space; EOF is the
+//! end of the source.  At each `<`, the first that fits:
+//!
+//! 1. `<` letter or `</` letter: a *tag*.  Its name is all up to S, `/`, `>` or EOF; attributes follow; `>` or EOF ends
+//!    it.
+//! 2. `<!--`: a *comment*.  If `>` or `->` follows, that ends it; else the first `-->` or `--!>`, else EOF.
+//! 3. `<!`, `<?`, or `</` not before EOF: a *bogus comment* (doctype and CDATA among them) up to the first `>`, else
+//!    EOF.
+//! 4. Anything else is *text*, the `<` included.
+//!
+//! *Attributes*, repeated: any S and `/`; then a name: one character that is not S, `/` or `>`, and all up to S, `/`,
+//! `>` or `=`.  If, after any S, `=` follows, then, after any S: `"` starts a value up to the next `"` or EOF; `'`
+//! likewise; `>` means no value and ends the tag; anything else is a value up to S or `>`.  A tag that meets EOF before
+//! its `>` has swallowed the rest and counts for nothing (its name is "").
+//!
+//! *Raw elements*: after a start tag of script, style, xmp, iframe, noembed, noframes, title or textarea (any case),
+//! all up to `</` + the same name + (S, `/` or `>`), else up to EOF, is the element's content, not markup.  In title
+//! and textarea character references count.  After a start tag of plaintext all that follows is content.  In a source
+//! that has `<frameset` (any case), noframes is no raw element: it is for browsers without frames.  Where this differs
+//! from the standard: `<!--<script>` inside a script does not hide a `</script>`; CDATA is bogus inside svg and math
+//! too, and title, style and script are raw there too.
+//!
+//! Names are lowercased in ASCII only.  The page's reader makes U+0000 into U+FFFD beforehand, as the standard does in
+//! names and values; `split` itself treats U+0000 as any character.
 //!
 //! One pass over UTF-8 bytes; every byte is looked at a bounded number of times.
+//!
+//! Cases, in `tests/cases/text/`: `inline` (and the tables of examples below).
 
 use crate::bytes::{self, find, is_blank};
 use crate::names::{self, Names, NOTHING};
@@ -576,12 +603,12 @@ mod tests {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
         let source = " HREF = \"a&amp;b\" href='second' data-x=1/2 checked =odd T='&copy=1 &lt;'";
-        let expected =
-            [("href", "a&b"), ("href", "second"), ("data-x", "1/2"), ("checked", "odd"), ("t", "&copy=1 <")];
+        let expected = [("href", "a&b"), ("href", "second"), ("data-x", "1/2"), ("checked", "odd"), ("t", "&copy=1 <")];
         assert_eq!(found(source), pairs(&expected));
         assert_eq!(found(" a=1 =b=\"2\"/c"), pairs(&[("a", "1"), ("=b", "2"), ("c", "")]));
         assert_eq!(found(" href=https://example.com/"), pairs(&[("href", "https://example.com/")]));
         assert_eq!(found(" href='a' /"), pairs(&[("href", "a")]));
+        assert_eq!(found("a=1 b"), pairs(&[("a", "1"), ("b", "")]), "no blank before the first");
         assert_eq!(found(""), []);
     }
 

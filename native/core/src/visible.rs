@@ -1,4 +1,13 @@
-//! The extractor `visible`, and which parts of a page are shown: `tests/reference/page.py`.
+//! The extractor `visible`, and which parts of a page are shown.
+//!
+//! `visible`: all text outside of hidden elements and the contents of visible raw elements; references are decoded text
+//! by text.  Start tags of hidden elements add one to a depth, their end tags take one off while it is above 0, and
+//! text counts at depth 0: an unclosed one hides the rest.  Every tag that is not inline ends the block.  In pre,
+//! listing, textarea, xmp and plaintext a line feed ends it too.  Text of svg, math, object, select, canvas, audio and
+//! video counts; title, scripts, styles, iframe, noframes and noembed do not.  `native/core/data/words.txt` has the
+//! lists. What `left_out` leaves out is never text.
+//!
+//! Cases, in `tests/cases/text/`: `inline`.
 
 use crate::flow::{Flow, Source};
 use crate::left_out::Kept;

@@ -166,18 +166,6 @@ fn charset_of(body: &[u8], content_type: &Bound<'_, PyString>) -> PyResult<(Stri
     Ok((lowered(name), origin))
 }
 
-/// The encoding that is guessed for a body without declaration.
-#[pyfunction]
-fn guess_charset(body: &[u8], content_type: &Bound<'_, PyString>) -> String {
-    lowered(charset::guess(body, &content_type.to_string_lossy()))
-}
-
-/// UTF-16 without a mark, if a head is that.
-#[pyfunction]
-fn wide_charset(head: &[u8]) -> Option<String> {
-    charset::wide(head).map(lowered)
-}
-
 fn lowered(name: charset::Name) -> String {
     name.name().to_ascii_lowercase()
 }
@@ -185,7 +173,5 @@ fn lowered(name: charset::Name) -> String {
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(encode_headers, module)?)?;
     module.add_function(wrap_pyfunction!(charset_of, module)?)?;
-    module.add_function(wrap_pyfunction!(guess_charset, module)?)?;
-    module.add_function(wrap_pyfunction!(wide_charset, module)?)?;
     module.add_function(wrap_pyfunction!(decode_headers, module)?)
 }

@@ -14,7 +14,7 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::records::{crc32, push_varint, CRC_BYTES, HEADER_BYTES, INLINE, RELATED_BYTES};
 
@@ -30,7 +30,6 @@ pub const DICTIONARY: u8 = 2;
 pub const DELTA: u8 = 3;
 /// Of a text that is a delta of its body, whose record is directly before it.
 pub const BODY: u8 = 4;
-const NAME_BYTES: usize = 16;
 /// Tags of a cell's value that is a record (`REF`), or that is not kept.
 pub const REF: u8 = 1;
 pub const ABSENT: u8 = 2;
@@ -50,8 +49,6 @@ const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const URL_LIMIT_BYTES: usize = 65_536;
 /// Decoded, or copied, in some 50 us: another thread that got the GIL meanwhile would keep it a hundred times as long.
 pub const SHORT_BYTES: usize = 128 << 10;
-/// Of lists and maps in a message.
-const MOST_DEPTH: u8 = 8;
 
 thread_local! {
     static DECODER: RefCell<Option<Box<Decoder>>> = const { RefCell::new(None) };
@@ -442,19 +439,6 @@ fn decode_frame<'py>(
     decoded(python, raw_bytes, |decoder, value| decoder.decode(frame, before, value))
 }
 
-/// What a whole frame holds, of a known length, if the BLAKE3 of it begins with this name; None if not.
-#[pyfunction]
-fn unpack_named<'py>(
-    python: Python<'py>,
-    frame: &[u8],
-    raw_bytes: usize,
-    name: &[u8],
-) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let made = decoded(python, raw_bytes, |decoder, value| decoder.unpack(frame, b"", value))?;
-    let is_named = |made: &Bound<'py, PyBytes>| blake3::hash(made.as_bytes()).as_bytes()[..NAME_BYTES] == *name;
-    Ok(made.filter(is_named))
-}
-
 /// Bytes that this thread's decoder fills, without the GIL if they are many; None where it fails.
 fn decoded<'py>(
     python: Python<'py>,
@@ -476,14 +460,6 @@ fn decoded<'py>(
     Ok(is_whole.then_some(made))
 }
 
-/// What msgpack says, for readers that start cold; None for what is not whole, deeper than ours, or no UTF-8.
-#[pyfunction]
-fn unpack_message<'py>(message: &Bound<'py, PyBytes>) -> Option<Bound<'py, PyAny>> {
-    let (source, mut at) = (message.as_bytes(), 0);
-    let found = item(message.py(), source, &mut at, MOST_DEPTH)?;
-    (at == source.len()).then_some(found)
-}
-
 pub fn take<'a>(source: &'a [u8], at: &mut usize, bytes: usize) -> Option<&'a [u8]> {
     let found = source.get(*at..at.checked_add(bytes)?)?;
     *at += bytes;
@@ -494,51 +470,6 @@ pub fn number(source: &[u8], at: &mut usize, bytes: usize) -> Option<u64> {
     Some(take(source, at, bytes)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-fn item<'py>(python: Python<'py>, source: &[u8], at: &mut usize, depth: u8) -> Option<Bound<'py, PyAny>> {
-    let tag = number(source, at, 1)? as u8;
-    let small = usize::from(tag & 0x1f);
-    let sized = |at: &mut usize, bytes: usize| number(source, at, bytes).map(|length| length as usize);
-    match tag {
-        0x00..=0x7f => tag.into_pyobject(python).ok().map(Bound::into_any),
-        0xe0..=0xff => (tag as i8).into_pyobject(python).ok().map(Bound::into_any),
-        0xc0 => Some(python.None().into_bound(python)),
-        0xc2 | 0xc3 => Some(PyBool::new(python, tag == 0xc3).to_owned().into_any()),
-        0xcb => Some(PyFloat::new(python, f64::from_bits(number(source, at, 8)?)).into_any()),
-        0xcc..=0xcf => number(source, at, 1 << (tag - 0xcc))?.into_pyobject(python).ok().map(Bound::into_any),
-        0xd0..=0xd3 => {
-            let bits = 8u32 << (tag - 0xd0);
-            let found = number(source, at, bits as usize / 8)? << (64 - bits);
-            (found as i64 >> (64 - bits)).into_pyobject(python).ok().map(Bound::into_any)
-        }
-        0xc4..=0xc6 => {
-            let length = sized(at, 1 << (tag - 0xc4))?;
-            Some(PyBytes::new(python, take(source, at, length)?).into_any())
-        }
-        0xa0..=0xbf | 0xd9..=0xdb => {
-            let length = if tag < 0xc0 { small } else { sized(at, 1 << (tag - 0xd9))? };
-            Some(PyString::new(python, std::str::from_utf8(take(source, at, length)?).ok()?).into_any())
-        }
-        0x90..=0x9f | 0xdc | 0xdd if depth > 0 => {
-            let count = if tag < 0xa0 { small & 0x0f } else { sized(at, 2 << (tag - 0xdc))? };
-            let list = PyList::empty(python);
-            for _ in 0..count {
-                list.append(item(python, source, at, depth - 1)?).ok()?;
-            }
-            Some(list.into_any())
-        }
-        0x80..=0x8f | 0xde | 0xdf if depth > 0 => {
-            let count = if tag < 0x90 { small & 0x0f } else { sized(at, 2 << (tag - 0xde))? };
-            let map = PyDict::new(python);
-            for _ in 0..count {
-                let key = item(python, source, at, 0)?;
-                map.set_item(key, item(python, source, at, depth - 1)?).ok()?;
-            }
-            Some(map.into_any())
-        }
-        _ => None,
-    }
-}
-
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plain_row_key, module)?)?;
     module.add_function(wrap_pyfunction!(decode_capture, module)?)?;
@@ -546,7 +477,5 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(value_place, module)?)?;
     module.add_function(wrap_pyfunction!(decode_value, module)?)?;
     module.add_function(wrap_pyfunction!(fill_capture, module)?)?;
-    module.add_function(wrap_pyfunction!(decode_frame, module)?)?;
-    module.add_function(wrap_pyfunction!(unpack_named, module)?)?;
-    module.add_function(wrap_pyfunction!(unpack_message, module)?)
+    module.add_function(wrap_pyfunction!(decode_frame, module)?)
 }
