@@ -179,6 +179,8 @@ class Detector:
         self._thresholds = thresholds
         self._least = thresholds.least
         self._title_rule = title_rule
+        self._matched: tuple[Analysis, list[Match], Proposal] | None = None
+        """The last page that `compare` looked for, and what it found."""
         self._unreadable: set[PagePointer] = set()
         """Candidates that turned out to be unreadable while this page was compared.  The next page tries them again."""
         bounds = (DELTA_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
@@ -561,6 +563,7 @@ class Detector:
 
     def _similar_text(self, row_key: bytes, body: bytes, analysis: Analysis) -> Comparison:
         matches, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
+        self._matched = analysis, matches, proposal
         counts = proposal.candidates, len(matches)
         reason = REASON_CROWDED if proposal.is_crowded else ""
         if not matches:
@@ -625,7 +628,9 @@ class Detector:
         if analysis.word_count < MIN_NEAR_WORDS or VerdictKind.NEAR not in kinds:
             return None
         own: list[Match] = []
-        matches, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
+        if self._matched is None or self._matched[0] is not analysis:
+            self._matched = analysis, *self.matches(row_key, analysis, MAX_VERIFIED)
+        _, matches, proposal = self._matched
         for match in matches:
             text = match.number.to_bytes(TEXT_NUMBER_BYTES, "big")
             page = first(TEXT_ROW + text, self._has_text(text, is_list))
