@@ -361,13 +361,14 @@ class DocumentReader:
             TakesLong: the reader has a bound, and the values are longer.
         """
         shown = fields_shown(families if families is None else checked_families(families))
-        newest = self._capture(row_key, None if at is None else at + 1, shown)
+        newest, is_last = self._capture(row_key, None if at is None else at + 1, shown)
         if newest is None:
             return None
         captures: tuple[Capture, ...] = (newest,)
-        while len(captures) < versions and (found := self._capture(row_key, captures[-1].timestamp, shown)):
+        while len(captures) < versions and (found := self._capture(row_key, captures[-1].timestamp, shown)[0]):
             captures += (found,)
-        return Document(row_key, captures, (), self.rejected_since(row_key, newest.timestamp, at))
+        rejected = None if is_last else self.rejected_since(row_key, newest.timestamp, at)
+        return Document(row_key, captures, (), rejected)
 
     def find(
         self,
@@ -588,11 +589,11 @@ class DocumentReader:
             elif values:
                 one = assemble(found, shown, values.__getitem__)
             else:
-                one = self._capture(row_key, end, shown)
+                one, _ = self._capture(row_key, end, shown)
             yield None if one is None else Document(row_key, (one,))
 
-    def _capture(self, row_key: bytes, end: int | None, shown: _Shown) -> Capture | None:
-        """The newest live page of a row before a time, if one is given; None if there is none.
+    def _capture(self, row_key: bytes, end: int | None, shown: _Shown) -> tuple[Capture | None, bool]:
+        """The newest live page of a row before a time, if one is given, or None; and whether it is known to be last.
 
         Most reads want the newest capture of a row, and it is a stored page.  Native code then fills in its fields
         from the record.  In all other cases the table finds the live capture, and `_read` fetches its values.
@@ -601,14 +602,14 @@ class DocumentReader:
             if end is None and self._fill is not None:
                 cell = self._table.newest_record(row_key)
                 if cell is None:
-                    return None
+                    return None, True
                 fields = shown.fields.copy()
                 _, _, fields[0], record = cell
                 if self._fill(record, shown.numbers, fields, self._most_bytes):
-                    return _capture_of(fields)
+                    return _capture_of(fields), True
                 stored = decode_capture(cell.timestamp, record)
                 if stored.kind == CAPTURE_STORED:
-                    return self._read(stored_capture(stored), shown)
+                    return self._read(stored_capture(stored), shown), True
         except CorruptionError:  # compaction may have moved a value meanwhile
             pass
 
@@ -616,7 +617,7 @@ class DocumentReader:
             found = self._table.newest_capture(row_key, end)
             return None if found is None else self._read(found, shown)
 
-        return self._values.read_together(read)
+        return self._values.read_together(read), False
 
     def _read(self, found: LiveCapture, shown: _Shown) -> Capture:
         """Fetch the values that a live capture shows, and put them into a `Capture`."""
