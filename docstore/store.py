@@ -153,6 +153,7 @@ class DocumentStore:
         self._clock = clock
         self._closed = False
         self._process = os.getpid()
+        self._has_current_texts = False
         self._writes: WriteSide | None = None
         self._queries: IndexQueries | None = None
         self._indexes: dict[Path, SearchIndex] = {}
@@ -776,6 +777,11 @@ class DocumentStore:
         if self._writes is None:  # else its committer refuses
             self._check_open()
             self.backend.check_writable()
+        if not self._has_current_texts:
+            from docstore.reading.index import check_text_scheme
+
+            check_text_scheme(self.backend, self._table)
+            self._has_current_texts = True
         return self._write_side().writer
 
     def _index_queries(self) -> IndexQueries:

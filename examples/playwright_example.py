@@ -7,7 +7,7 @@ first argument is the address of `docstore serve`, so that several browsers may 
 import os
 import sys
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Error, sync_playwright
 
 import docstore
 
@@ -18,7 +18,11 @@ def main(server: str, *urls: str) -> None:
         browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM"), args=["--no-sandbox"])
         tab = browser.new_page()
         for url in urls:
-            response = tab.goto(url, wait_until="networkidle")
+            try:
+                response = tab.goto(url, wait_until="networkidle")
+            except Error as error:  # an unknown host or a timeout ends this URL only
+                print("failed", url, error.message.splitlines()[0], file=sys.stderr)
+                continue
             if response is None:
                 continue
             # `content` is the document after its scripts, in UTF-8 whatever the server declared.

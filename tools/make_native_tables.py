@@ -30,8 +30,12 @@ FIFTHS = 5
 HEAD = "// {what}\n//\n// Made by `tools/make_native_tables.py`; never edited by hand.\n\n"
 
 BREAK, WORD, UNSPACED, MARK = range(4)
-KEEP, DROP, SLOW, CHARACTER, STRING, REORDER = range(6)
+KEEP, DROP, SLOW, CHARACTER, STRING, REORDER, APOSTROPHE = range(7)
 INERT = 1 << 5
+TATWEEL = 0x640
+"""It stretches a line of Arabic script and is no letter of a word."""
+LETTER_APOSTROPHE = 0x2BC
+"""Between letters it cuts, as the apostrophe of ASCII does."""
 BLOCK = 128
 """Code points in a block of the two-stage table."""
 
@@ -97,8 +101,10 @@ class Entries:
         self.numbers = [self._entry(code_point) for code_point in range(sys.maxunicode + 1)]
 
     def _entry(self, code_point: int) -> int:
-        if code_point in self.ignorable:
+        if code_point in self.ignorable or code_point == TATWEEL:
             return DROP << 2
+        if code_point == LETTER_APOSTROPHE:
+            return WORD | APOSTROPHE << 2 | INERT
         if 0xD800 <= code_point <= 0xDFFF or code_point in self.unassigned:
             return BREAK | KEEP << 2 | INERT
         kind = BREAK

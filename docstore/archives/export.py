@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
+import zstandard
 from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
@@ -43,7 +44,7 @@ from docstore.archives.warc import (
     parse_recorded,
 )
 from docstore.model.capture import BODY, IDENTIFIED_HEADER, decode_note
-from docstore.model.choices import STREAM_FORMATS
+from docstore.model.choices import PARQUET, STREAM_FORMATS
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.plain import LAST_MICROS, Plain
@@ -287,7 +288,6 @@ MAX_REVISIT_TARGETS = 500_000
 """Bodies kept as targets of revisits, about 200 bytes each.  Then the oldest is dropped, and its next copy is written
 whole."""
 
-_STEP_BYTES = 1 << 20
 _PAGE_KINDS = (b"response", b"resource", b"revisit")
 _PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 
@@ -323,7 +323,7 @@ class CountedStream(io.RawIOBase):
 
 
 class WarcExport(PageExport):
-    """Writes WARC 1.1 with one gzip member for each record: response, resource and revisit.
+    """Writes WARC 1.1, each record packed by itself: response, resource and revisit.
 
     Bodies are written decoded.  Received headers that are then wrong (Content-Encoding, Transfer-Encoding, another
     Content-Length) get the prefix `ORIGINAL_PREFIX`, and a correct Content-Length is added and named in `ADDED_HEADER`;
@@ -337,7 +337,9 @@ class WarcExport(PageExport):
 
     Args:
         on_record: called after each page, for an index: with the page, the kind of its record (response, resource or
-            revisit), the digest of its payload or "", and offset and length of its gzip member, in bytes.
+            revisit), the digest of its payload or "", and offset and length of its packed record, in bytes.
+        name: of the file, which says how records are packed: `.zst` as zstd frames, `.warc` not at all; else as gzip
+            members.
     """
 
     def __init__(
@@ -345,9 +347,13 @@ class WarcExport(PageExport):
         stream: SupportsWrite[bytes],
         software: str = "docstore",
         on_record: Callable[[Page, str, str, int, int], None] | None = None,
+        name: str = "",
     ) -> None:
         self._stream = CountedStream(stream)
-        self._writer = _Writer(self._stream, gzip=True, warc_version="1.1")
+        self._raw = io.BytesIO()
+        """The record that is being written."""
+        self._pack = next((pack for ending, pack in _PACKS.items() if name.lower().endswith(ending)), _gzip_member)
+        self._writer = _Writer(self._raw, gzip=False, warc_version="1.1")
         self._on_record = on_record
         self._seen: dict[bytes, tuple[str, str]] = {}
         self._last = ("", "")
@@ -419,11 +425,8 @@ class WarcExport(PageExport):
                 continue
             head, block = parts
             start = self._stream.written_bytes
-            packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
-            self._stream.write(packer.compress(head))
-            for at in range(0, len(block), _STEP_BYTES):
-                self._stream.write(packer.compress(block[at : at + _STEP_BYTES]))
-            self._stream.write(packer.compress(b"\r\n\r\n") + packer.flush())
+            self._raw.writelines((head, block, b"\r\n\r\n"))
+            self._end_record()
             if recorded.kind in _PAGE_KINDS:
                 fields = {name.lower(): value for name, value in parse_fields(head)}
                 self._index(page, recorded.kind.decode(), fields.get("warc-payload-digest", ""), start)
@@ -463,6 +466,23 @@ class WarcExport(PageExport):
             record.rec_headers.remove_header("Content-Type")
             record.content_type = None
         self._writer.write_record(record)
+        self._end_record()
+
+    def _end_record(self) -> None:
+        self._stream.write(self._pack(self._raw.getbuffer()))
+        self._raw.seek(0)
+        self._raw.truncate()
+
+
+def _gzip_member(record: memoryview) -> bytes:
+    packer = zlib.compressobj(9, wbits=16 + zlib.MAX_WBITS)
+    return packer.compress(record) + packer.flush()
+
+
+_PACKS: Final[Mapping[str, Callable[[memoryview], bytes]]] = {
+    ".zst": lambda record: zstandard.ZstdCompressor(9).compress(record),
+    ".warc": bytes,
+}
 
 
 def _is_http(url: str) -> bool:
@@ -592,3 +612,43 @@ WRITERS: Final[Mapping[str, Callable[[BinaryIO, bool], PageExport]]] = dict(
     )
 )
 """By name of the format: makes a writer for a stream; the flag asks for bodies where they are optional."""
+_ENDINGS: Final = {
+    ".warc": "warc",
+    ".wacz": "wacz",
+    ".parquet": PARQUET,
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".trec": "trecweb",
+    ".trecweb": "trecweb",
+}
+"""The format that the ending of a name stands for."""
+_OTHERS: Final = frozenset(
+    {".arc", ".wet", ".wat", ".cdx", ".cdxj", ".har", ".json", ".csv", ".tsv", ".txt", ".md", ".html", ".htm", ".xml"}
+    | {".pdf", ".zip", ".tar", ".tgz", ".db", ".sqlite", ".arrow", ".feather", ".orc", ".avro", ".bz2", ".xz", ".lz4"}
+)
+"""Endings of formats that an export does not write."""
+
+
+def format_of(output: str, asked: str | None) -> str:
+    """The format of an export, by the name of its file or by the one that is asked for.
+
+    Args:
+        output: path or URL; - for stdout.
+        asked: one of `choices.FORMATS`, or None: WARC, unless the name says another.
+    Raises:
+        InvalidArgument: the name stands for another format than the one that is asked for, or for none that is written.
+    """
+    name = output.rpartition("/")[2].lower()
+    stem, dot, ending = name.rpartition(".")
+    is_packed = dot == "." and ending in ("gz", "zst")
+    ending = dot + ending if not is_packed else "." + stem.rpartition(".")[2] if "." in stem else ""
+    named = _ENDINGS.get(ending)
+    chosen = asked or named or "warc"
+    if named not in (None, chosen):
+        raise InvalidArgument(f"--output {output} is the name of a {named} file, but --format is {asked}; change one")
+    if asked is None and ending in _OTHERS:
+        formats = ", ".join(dict.fromkeys(_ENDINGS))
+        raise InvalidArgument(f"no export writes {ending} files; name the file with {formats}, or give --format")
+    if is_packed and chosen in ("wacz", PARQUET):
+        raise InvalidArgument(f"a {chosen} file is not packed as a whole: name it {stem}")
+    return chosen

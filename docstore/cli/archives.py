@@ -20,8 +20,10 @@ from docstore.archives.export import (
     WRITERS,
     ExportReport,
     JsonLinesExport,
+    PageExport,
     WarcExport,
     export,
+    format_of,
     selected,
 )
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
@@ -181,7 +183,8 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
     if dry_run:
         lines.append(("stored", "nothing: dry run"))
     else:
-        lines.append(("stored", f"{report.stored}  {output.size(report.body_bytes)}{_kept(report)}"))
+        bodies = f"  {output.size(report.body_bytes)}{_kept(report)}" if report.stored else ""
+        lines.append(("stored", f"{report.stored}{bodies}"))
     for name in ("known", "rejected", "repaired", "records"):
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
@@ -214,6 +217,7 @@ def _kept(report: IngestReport) -> str:
 
 def run_export(args: argparse.Namespace) -> int:
     to_stdout = args.output == "-"
+    args.format = format_of(args.output, args.format)
     if args.json and to_stdout:
         raise InvalidArgument("--json and the pages cannot both go to stdout; name a file with --output")
     if args.body and args.format != "jsonl":
@@ -333,11 +337,12 @@ def _write(
         )
     name = args.output if args.format in ("jsonl", "trecweb") else ""
     with packed(stream, name) as file:
-        writer = WRITERS[args.format](file, args.body)
-        if args.markdown:
+        if args.format == "warc":
+            writer: PageExport = WarcExport(file, SOFTWARE, None if index is None else index.add, args.output)
+        elif args.markdown:
             writer = JsonLinesExport(file, bodies=args.body, markdown=True)
-        if index is not None:
-            writer = WarcExport(file, SOFTWARE, index.add)
+        else:
+            writer = WRITERS[args.format](file, args.body)
         texts = args.format in ("jsonl", "wacz")
         return export(store, writer, selection, texts=texts, keep_encoded=args.keep_encoded, **how)
 
@@ -367,6 +372,7 @@ def run_subtract(args: argparse.Namespace) -> int:
     folder = None if is_url(args.output) else Path(args.output).resolve().parent
     if args.output == "-" or not (folder is None or folder.is_dir()):
         raise InvalidArgument(f"--output {args.output} must be a file in a folder that is there")
+    args.format = format_of(args.output, args.format)
     if VerdictKind.NEW in args.verdict:
         raise InvalidArgument("a new page is like none of A; --verdict takes exact, same_text, near and contained")
     if args.format == PARQUET:

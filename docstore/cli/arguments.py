@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from docstore.cli import output
@@ -97,8 +97,8 @@ def add_store(parser: argparse.ArgumentParser, shape: str = "", *, read_only: bo
     declare(
         parser,
         "--memory SIZE",
-        "that the store may hold, such as 2GB; mapped files do not count (default: 512MB, or 64MB with --read-only); a "
-        "server has its own",
+        "most memory that the store may hold, such as 2GB; mapped files do not count (default: 512MB, or 64MB with "
+        "--read-only); a server has its own",
         memory,
     )
     if read_only:
@@ -371,7 +371,20 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting."""
-        raise InvalidArgument(f"{message}; see `{self.prog} --help`")
+        raise InvalidArgument(f"{message}{self._hint(message)}; see `{self.prog} --help`")
+
+    def _hint(self, message: str) -> str:
+        """The option or choice that is spelt most like the one that argparse does not know."""
+        known: Iterable[str] = self._option_string_actions
+        if (wrong := re.search("unrecognized arguments: (--[^ =]+)", message)) is None:
+            wrong = re.search("invalid choice: '?([^' ]+)'? \\(choose from (.*)\\)", message)
+            known = re.findall(r"[\w-]+", wrong[2]) if wrong else ()
+        if wrong is None:
+            return ""
+        from difflib import get_close_matches
+
+        near = get_close_matches(wrong[1], known, n=1)
+        return f"; did you mean {near[0]}?" if near else ""
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:

@@ -186,7 +186,7 @@ def print_explanation(document: Document, capture: Capture, extractor: str, *, a
     if not capture.body or not is_html(capture.body, content_type):
         output.note(f"{document.url} has no HTML at {output.iso(capture.timestamp)}; nothing to explain")
         return False
-    blocks = explain(decode(capture.body, content_type)[1], extractor)
+    blocks = explain(decode(capture.body, content_type)[1], extractor, content_type or "")
     visible = "\n".join(block.text for block in blocks)
     main = "\n".join(block.text for block in blocks if block.is_kept)
     reasons = doubts(capture.title or "", capture.headings or "", main, visible)

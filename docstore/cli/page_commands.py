@@ -32,12 +32,12 @@ docstore put https://example.com/copy page.html --policy exact=reject --json
 
 
 def add_put_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL", "of the page; https:// is added if the scheme is missing")
+    declare(parser, "url URL", "URL of the page; https:// is added if the scheme is missing")
     declare(parser, "file FILE?", "its body; - or nothing for stdin")
     declare(parser, "--header 'NAME: VALUE'*", "a response header as received; may be repeated", arguments.header)
     declare(parser, "--status N", "HTTP status (default: 200); 304 is a visit", arguments.status, 200)
     declare(parser, "--fetched-at TIME", "when it was fetched (default: now)")
-    declare(parser, "--crawl LABEL", "of the crawl that fetched it")
+    declare(parser, "--crawl LABEL", "label of the crawl that fetched it")
     arguments.add_any_time(parser)
     arguments.add_policies(parser)
     arguments.add_durability(parser)
@@ -72,7 +72,9 @@ docstore get https://example.com/ https://example.org/ --snippet solar --html
 
 
 def add_get_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "urls URL+", "of the page; https:// is added if the scheme is missing; several only with --snippet")
+    declare(
+        parser, "urls URL+", "URL of the page; https:// is added if the scheme is missing; several only with --snippet"
+    )
     shown = parser.add_mutually_exclusive_group()
     declare(shown, "--body", "the bytes as fetched")
     declare(shown, "--headers", "status and response headers")
@@ -115,7 +117,7 @@ docstore history example.com/about --json
 
 
 def add_history_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL", "of the page; https:// is added if the scheme is missing")
+    declare(parser, "url URL", "URL of the page; https:// is added if the scheme is missing")
     arguments.add_store(parser, "one JSON object a line: one a capture", read_only=True)
 
 
@@ -177,7 +179,7 @@ docstore delete --crawl 2024-05 --yes
 
 
 def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL?", "of the page; https:// is added if the scheme is missing")
+    declare(parser, "url URL?", "URL of the page; https:// is added if the scheme is missing")
     declare(parser, "--prefix URL", "all pages whose URL has this prefix, with any scheme and port")
     arguments.add_crawl(parser)
     part = parser.add_mutually_exclusive_group()
@@ -306,7 +308,7 @@ docstore dups --orphans --json
 
 
 def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL?", "of a stored page")
+    declare(parser, "url URL?", "URL of a stored page")
     declare(parser, "--file PAGE.html", "a page that need not be in the store; - for stdin")
     declare(parser, "--all", "list all duplicates that the store knows")
     declare(parser, "--digest sha1:...|md5:...", "list captures with this recorded payload digest", _digest)
@@ -371,8 +373,8 @@ docstore diff https://example.com/a https://example.com/b --measures
 
 
 def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL1", "of a stored page")
-    declare(parser, "other URL2?", "of another page (default: the version of URL1 before)")
+    declare(parser, "url URL1", "URL of a stored page")
+    declare(parser, "other URL2?", "URL of another page (default: the version of URL1 before)")
     declare(parser, "--at TIME*", "version at this time; if given twice: URL1, then URL2")
     declare(parser, "--all", "also show blocks without a change")
     declare(parser, "--measures", "all measures of similarity instead of words")
@@ -562,7 +564,7 @@ docstore tool fingerprint old.txt new.txt --permutation 1,1,5 --permutation 3,1,
 def add_fingerprint_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "files FILE*", "a text in UTF-8; - for stdin")
     declare(parser, "--text TEXT*", "a text in place of a file; may be repeated")
-    declare(parser, "--bits N", "of the hash of a word, and of the simhash: 1 to 64 (default: 8)", default=8)
+    declare(parser, "--bits N", "bits of the hash of a word, and of the simhash: 1 to 64 (default: 8)", default=8)
     declare(parser, "--stop WORDS", "words that do not count in the simhash, in one argument", default="")
     declare(
         parser,
@@ -571,7 +573,7 @@ def add_fingerprint_arguments(parser: argparse.ArgumentParser) -> None:
         "or decimal",
     )
     declare(parser, "--shingle-words N", "words in an n-gram (default: 3)", default=3)
-    declare(parser, "--mod N", "choose the n-grams whose hash is 0 modulo N (default: 4)", default=4)
+    declare(parser, "--mod N", "modulus: choose the n-grams whose hash is 0 modulo N (default: 4)", default=4)
     declare(parser, "--sketch N", "minima of the sketch, with built-in permutations (default: 200)", default=200)
     declare(
         parser,
@@ -579,7 +581,7 @@ def add_fingerprint_arguments(parser: argparse.ArgumentParser) -> None:
         "x -> (A x + B) mod P makes one minimum, in place of the built-in permutations; may be repeated",
         _permutation,
     )
-    declare(parser, "--adler-modulus N", "of the sums of Adler-32 (default: 65521)", default=65_521)
+    declare(parser, "--adler-modulus N", "modulus of the sums of Adler-32 (default: 65521)", default=65_521)
     declare(parser, "--limit N", "most rows of each table (default: 20); --json gives all", default=20)
     arguments.add_json(parser, "all of it as one JSON object: texts, and their pairs")
 

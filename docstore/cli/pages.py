@@ -159,7 +159,7 @@ def _print_snippets(args: argparse.Namespace, store: Store, urls: list[str]) -> 
     for url, snippet in zip(urls, store.snippets(urls, args.snippet, length=length, at=args.at), strict=True):
         if snippet is None:
             if not _note_rejected(args, store, url):
-                output.note(f"no text of {output.shown_url(url)}")
+                output.note(f"no {'text of' if url in store else 'page'} {output.shown_url(url)}")
             continue
         shown_count += 1
         if args.json:

@@ -149,7 +149,7 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "target TO", "a new store, or an earlier copy of FROM")
     declare(parser, "--[no-]verify", "read every row of the copy and compare its checksum (default: yes)", default=True)
     declare(parser, "--delete", "remove rows of TO that FROM does not have; else they are counted")
-    declare(parser, "--threads N", "default: 2", default=2)
+    declare(parser, "--threads N", "threads that copy (default: 2)", default=2)
     arguments.add_progress(parser)
     arguments.add_json(parser, "the report as one JSON object")
 
@@ -168,7 +168,7 @@ docstore backup /backups/webtable --store crawl-2024 --json
 
 
 def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "folder DIR", "of the backup; created if it does not exist")
+    declare(parser, "folder DIR", "folder of the backup; created if it does not exist")
     arguments.add_progress(parser)
     arguments.add_store(
         parser, "{segments, copied_segments, copied_bytes, total_bytes} as one JSON object", read_only=True
@@ -187,7 +187,7 @@ docstore restore /backups/webtable webtable-restored
 
 
 def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "folder DIR", "of the backup")
+    declare(parser, "folder DIR", "folder of the backup")
     declare(parser, "store STORE", "directory of the new store; must not exist, or be empty")
     arguments.add_progress(parser)
     arguments.add_json(parser, "{store, captures} as one JSON object")
@@ -285,7 +285,7 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
         arguments.positive,
         choices.BODY_LIMIT_BYTES,
     )
-    declare(parser, "--threads N", "that analyse pages (default: 2)", default=2)
+    declare(parser, "--threads N", "threads that analyse pages (default: 2)", default=2)
     declare(
         parser,
         "--[no-]reader",
@@ -335,7 +335,7 @@ docstore export --format jsonl --quality fineweb --where 'lang.lang = en' --drop
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--format", "what to write (default: warc)", choices.FORMATS, "warc")
+    declare(parser, "--format", "what to write (default: what the name of --output says, else warc)", choices.FORMATS)
     declare(parser, "--layout", "columns of --format parquet (default: full)", choices.LAYOUTS)
     declare(parser, "--columns LIST", "columns of --layout full to write, such as url,title,text (default: all)")
     declare(
@@ -417,10 +417,10 @@ def add_subtract_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "b B", "an archive or a folder of archives, or a URL or pattern: of which pages are written")
     parser.set_defaults(body=True, markdown=False, layout=None, columns=None, keep_encoded=False, shard_size=None)
     declare(parser, "--output FILE", "output file; replaced when everything is written", required=True)
-    declare(parser, "--format", "what to write (default: warc)", choices.FORMATS, "warc")
+    declare(parser, "--format", "what to write (default: what the name of --output says, else warc)", choices.FORMATS)
     about = "verdict by which a page counts as one of A (default: exact, same_text and near); may be repeated"
     declare(parser, "--verdict KIND*", about, arguments.verdict_kind)
-    declare(parser, "--threads N", "that analyse pages (default: 2)", default=2)
+    declare(parser, "--threads N", "threads that analyse pages (default: 2)", default=2)
     arguments.add_progress(parser)
     arguments.add_json(parser, "{a, b, kept, output} as one JSON object")
 
@@ -486,7 +486,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "write URL, timestamp, URL, timestamp, similarity of each pair; pairs that titles set apart are at the end, "
         "with title_mismatch",
     )
-    declare(parser, "--threads N", "default: all cores", default=os.cpu_count() or 1)
+    declare(parser, "--threads N", "threads that compare (default: all cores)", default=os.cpu_count() or 1)
     about = "compute nothing: take the clusters that docstore-spark made of the exported pages (Parquet)"
     declare(parser, "--from FOLDER", about)
     arguments.add_progress(parser)
@@ -591,6 +591,7 @@ def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
 
 # --- docstore tool salvage
 
+SALVAGE_FORMATS = ("warc", TEXTS_WITHOUT_BODIES)
 SALVAGE_DESCRIPTION = """\
 Write the records of a store's segments without its rows: bodies, texts and long
 headers with their URLs and times.  Use it for a store whose engine/ is lost, or
@@ -607,8 +608,8 @@ docstore tool salvage --format jsonl --output pages.jsonl --store broken
 
 
 def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
-    formats = ("warc", TEXTS_WITHOUT_BODIES)
-    declare(parser, "--format", "what to write (default: warc)", formats, "warc")
+    about = "what to write (default: what the name of --output says, else warc)"
+    declare(parser, "--format", about, SALVAGE_FORMATS)
     declare(parser, "--output FILE", "output file; replaced when everything is written", required=True)
     declare(parser, "--set-aside", "only records in the store's folder set-aside/")
     arguments.add_store(parser, "{captures, bodies, texts, unreadable, damaged} as one JSON object")
@@ -653,22 +654,23 @@ docstore serve --bind 0.0.0.0 --token-file tokens --allow-host store.example.org
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--bind ADDRESS", "to listen on (default: 127.0.0.1); others need tokens", default=LOOPBACK)
-    declare(parser, "--port N", "of the API (default: 8470); 0: any free port", _port, 8470)
+    declare(parser, "--bind ADDRESS", "address to listen on (default: 127.0.0.1); others need tokens", default=LOOPBACK)
+    declare(parser, "--port N", "port of the API (default: 8470); 0: any free port", _port, 8470)
     declare(
         parser, "--unix SOCKET", "path of the socket for this user (default: in the store's folder)", arguments.path
     )
-    declare(parser, "--archive-port N", "of the archive API (default: no archive API); 0: any free port", _port)
+    declare(parser, "--archive-port N", "port of the archive API (default: no archive API); 0: any free port", _port)
     declare(
         parser,
         "--archive-bind ADDRESS",
-        "of the archive API (default: 127.0.0.1); without --token-file every client that reaches it can read all pages",
+        "address of the archive API (default: 127.0.0.1); without --token-file every client that reaches it can read "
+        "all pages",
         default=LOOPBACK,
     )
     declare(parser, "--archive-url URL", "public scheme, host and port of the archive API", default="")
     declare(parser, "--token-file FILE", "lines of `read|write|admin TOKEN [name]`; mode 0600", arguments.path)
     declare(parser, "--allow-host NAME*", "a name of this server; may be repeated")
-    declare(parser, "--allow-origin ORIGIN*", "of web pages that may send requests; may be repeated")
+    declare(parser, "--allow-origin ORIGIN*", "origin of web pages that may send requests; may be repeated")
     declare(parser, "--trusted-proxy ADDRESS*", "proxy whose X-Forwarded-For is trusted")
     declare(parser, "--backup-root DIR", "folder for backups that clients request over TCP", arguments.path)
     declare(
@@ -677,7 +679,11 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         "record the SHA-1 of each body that comes without a payload digest, for archive clients",
     )
     declare(
-        parser, "--max-request-bytes N", f"of one request's body (default: {64 << 20})", arguments.positive, 64 << 20
+        parser,
+        "--max-request-bytes N",
+        f"limit of one request's body (default: {64 << 20})",
+        arguments.positive,
+        64 << 20,
     )
     arguments.add_durability(parser)
     arguments.add_create(parser)
@@ -708,8 +714,8 @@ docstore tool lsh --threshold 0.95 --background 0.6 --bands 10 --band-width 8
 
 
 def add_lsh_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--threshold J", "default: 0.8", default=0.8)
-    declare(parser, "--recall R", "of pairs at the threshold (default: 0.99)", default=0.99)
+    declare(parser, "--threshold J", "similarity of the pairs to find (default: 0.8)", default=0.8)
+    declare(parser, "--recall R", "share of the pairs at the threshold that is found (default: 0.99)", default=0.99)
     declare(parser, "--background J", "similarity of pages that share only a template (default: 0.3)", default=0.3)
     declare(
         parser,
@@ -717,7 +723,7 @@ def add_lsh_arguments(parser: argparse.ArgumentParser) -> None:
         "largest share of pairs at the background that may be proposed (default: 0.15)",
         default=0.15,
     )
-    declare(parser, "--bins N", f"default: {choices.BINS}", default=choices.BINS)
+    declare(parser, "--bins N", f"bins of a sketch (default: {choices.BINS})", default=choices.BINS)
     declare(parser, "--bands N", "L, groups of bins or bits; with --band-width")
     declare(parser, "--band-width N", "k, bins or bits in a group")
     arguments.add_json(parser, "the choice, and both curves, as one JSON object")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from docstore.attach import open_or_attach
 from docstore.cli import output, render
 from docstore.cli.opening import open_in, refuse_other_backend
-from docstore.cli.store_commands import TEXTS_WITHOUT_BODIES
+from docstore.cli.store_commands import SALVAGE_FORMATS, TEXTS_WITHOUT_BODIES
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
 from docstore.model.plain import LAST_MICROS, asdict
 from docstore.model.types import Page
@@ -167,10 +167,19 @@ def run_salvage(args: argparse.Namespace) -> int:
     refuse_other_backend(args.store, "salvage reads the files of a store")
     if not Path(args.store).is_dir():
         raise InvalidArgument(f"there is no folder {args.store}; name the folder of a store with --store")
+    args.format = export.format_of(args.output, args.format)
+    if args.format not in SALVAGE_FORMATS:
+        raise InvalidArgument(
+            f"salvage writes {' or '.join(SALVAGE_FORMATS)}, not {args.format}; name another --output"
+        )
     salvage = Salvage(Path(args.store), only_set_aside=args.set_aside)
     late = 0
     with open_output(args.output) as stream:
-        writer = export.WRITERS[args.format](stream, True)
+        writer = (
+            export.WarcExport(stream, export.SOFTWARE, name=args.output)
+            if args.format == "warc"
+            else export.WRITERS[args.format](stream, True)
+        )
         for captured in salvage.captures():
             if captured.timestamp > LAST_MICROS:
                 late += 1

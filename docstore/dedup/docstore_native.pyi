@@ -82,7 +82,7 @@ def json_ld(body: bytes, content_type: str) -> list[str]:
 def plateau(source: str) -> tuple[list[int], list[int], tuple[int, int]]:
     """The tag plateau of a page: tags before each text, words of each; the first text, and the one behind the last."""
 
-def explain(source: str, extractor: str) -> list[tuple[str, bool, int | None, list[str]]]:
+def explain(source: str, extractor: str, content_type: str = "") -> list[tuple[str, bool, int | None, list[str]]]:
     """Text of each block, whether it is main text, its score in hundredths, the causes in words."""
 
 def markdown(body: bytes, content_type: str, url: str, text: str) -> str:

@@ -32,7 +32,7 @@ from docstore.text.readers import SHELL_WORDS
 EXTRACTORS: Final = ("visible", "combined", "scored")
 """Names of the rules that find the main text of a page."""
 
-_TEXT_SCHEME: Final = bytes((disk.SCHEME_TEXT_1,))
+_TEXT_SCHEME: Final = bytes((disk.SCHEME_TEXT_2,))
 _SKETCH_SCHEME: Final = bytes((disk.SCHEME_SKETCH_1,))
 _NO_TEXT: Final = "no_text"
 """Why a body gets exact dedup only: it has no reader."""

@@ -260,6 +260,8 @@ MANIFEST_COUNTERS_ROW = b"counters"
 that of the last commit.  "active" has the number, committed and synced bytes of the active segment, "tablets" pairs of
 number and size: they replace what the rows of these say.  "totals" counts by name what was written."""
 
+TEXT_SCHEME_ROW = b"text-scheme"
+"""One byte: the scheme of the store's texts; that of the older ones until `reindex` has extracted all again."""
 BAND_SECRET_ROW = b"band-secret"
 """Cell m: -> BAND_SECRET_BYTES random bytes that decide which bins of a sketch make a band, with a schema that has
 `keyed_bands`: the n-th bin is the one with the n-th smallest u64, little-endian, of the bytes that BLAKE3 makes of the
@@ -383,7 +385,9 @@ SWEEP_SHINGLES_SUFFIX = ".u64"
 SCHEME_BLAKE3_256 = 1
 
 SCHEME_TEXT_1 = 1
-"""Normalised words of `reference.words`, Unicode 14.0 tables, joined by one space, BLAKE3-128."""
+"""Of stores whose texts `docstore tool reindex` has to extract again."""
+SCHEME_TEXT_2 = 2
+"""Normalised words (`native/core/src/words.rs`), Unicode 14.0 tables, joined by one space, BLAKE3-128."""
 SCHEME_SIMHASH64_1 = 1
 SCHEME_SKETCH_1 = 1
 SKETCH_BIN_BITS = 4

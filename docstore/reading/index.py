@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from types import SimpleNamespace
 from typing import TypeVar, cast
 
@@ -30,20 +31,23 @@ from docstore.model.capture import (
     PagePointer,
     text_number,
 )
-from docstore.model.errors import CorruptionError
+from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import (
     CAPTURE_FAMILY,
     POSTING_TEXT,
     SCHEME_BLAKE3_256,
+    SCHEME_TEXT_2,
     TEXT_NUMBER_BYTES,
+    TEXT_SCHEME_ROW,
     VERDICT_KINDS,
     VERDICT_PREVIOUS,
     VERDICT_STORED,
 )
-from docstore.model.types import ReadSpec
+from docstore.model.types import ReadSpec, RowMutations, SetCell
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.port import Backend
+from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import CaptureRows, declared_families
 from docstore.storage.values import INLINE_TAG
 
@@ -61,6 +65,42 @@ _RULES = SimpleNamespace(
     least_words=MIN_NEAR_WORDS,
 )
 """For native code."""
+
+
+SAMPLED_CAPTURES = 1000
+"""Captures that are looked through for one with a text."""
+
+
+def text_scheme(backend: Backend, table: CaptureRows) -> int:
+    """The scheme of a store's texts: as its row says, or if there is none, that of the first text; 0 without texts."""
+    cell = backend.engine.newest("meta", TEXT_SCHEME_ROW, META_FAMILY, b"")
+    if cell is not None:
+        return cell.value[0]
+    captures = (live for row in table.scan_captures() for live in table.row_captures(row.cells))
+    for live in islice(captures, SAMPLED_CAPTURES):
+        with suppress(CorruptionError):
+            if checksum := backend.values.fetch(live.columns.get(TEXT_CHECKSUM, INLINE_TAG)):
+                return checksum[0]
+    return 0
+
+
+def text_scheme_row(scheme: int) -> RowMutations:
+    """The row that says which scheme the texts of a store have."""
+    return RowMutations("meta", TEXT_SCHEME_ROW, [SetCell(META_FAMILY, b"", 0, bytes((scheme,)))])
+
+
+def check_text_scheme(backend: Backend, table: CaptureRows) -> None:
+    """Refuse to compare texts of this docstore with those that an older one has extracted.
+
+    Raises:
+        UnsupportedFormat: the store has texts of an older scheme.
+    """
+    found = text_scheme(backend, table)
+    if found not in (0, SCHEME_TEXT_2):
+        raise UnsupportedFormat(
+            f"the texts of {backend.path} have scheme {found}, this docstore extracts scheme {SCHEME_TEXT_2}, and the "
+            "two are not compared; run `docstore tool reindex`, which extracts them again"
+        )
 
 
 _opening = threading.Lock()

@@ -36,6 +36,7 @@ from docstore.model.plain import Plain
 from docstore.model.sets import Numbers, distinct
 from docstore.model.types import SAME_PAGE, Policy
 from docstore.reading.documents import DocumentReader
+from docstore.reading.index import check_text_scheme
 from docstore.storage.reports import Finding
 from docstore.store import DocumentStore
 from docstore.sweep.candidates import candidates, expected_recall, leaders, overlap_candidates
@@ -213,6 +214,7 @@ class _Sweep:
     def __init__(self, store: DocumentStore, options: SweepOptions, on_progress: Progress | None) -> None:
         self._began = self._stage_began = time.monotonic()
         schema = store.schema
+        check_text_scheme(store.backend, store.table)
         self._store = store
         self._reader = DocumentReader(store.table, store.backend.values)
         self._options = options

@@ -25,7 +25,7 @@ from docstore.dedup.comparable import (
 )
 from docstore.dedup.kernel import Kernel, joined_words, sketches_of_sets
 from docstore.model import keys
-from docstore.model.format import SCHEME_TEXT_1
+from docstore.model.format import SCHEME_TEXT_2
 from docstore.model.sets import Numbers, Sets
 from docstore.model.types import Headers, header_of
 from docstore.reading.documents import REDIRECT_STATUSES
@@ -103,7 +103,7 @@ def equality(
         is_list: a feed or site map.
         count_words: words of its text; from 50 on any number of 50 or more.
     """
-    is_good = text_compares(status) and len(text_checksum) == 17 and text_checksum[0] == SCHEME_TEXT_1
+    is_good = text_compares(status) and len(text_checksum) == 17 and text_checksum[0] == SCHEME_TEXT_2
     body = body_identity(status, body)
     if not is_good:
         return Equality(False, body, BY_BODY, body)

@@ -14,10 +14,11 @@ from typing import Any
 
 from docstore.model import capture
 from docstore.model.capture import Column, PagePointer
-from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_1
+from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_2
 from docstore.model.plain import Plain
 from docstore.reading.documents import DocumentReader
-from docstore.reading.index import SeenPages
+from docstore.reading.index import SeenPages, text_scheme, text_scheme_row
+from docstore.storage.engine import Plan
 from docstore.storage.values import is_absent, raw_bytes_of
 from docstore.store import DocumentStore
 
@@ -65,6 +66,8 @@ def reindex(
 
 def _reindex(store: DocumentStore, dry_run: bool, on_progress: Callable[[ReindexReport], None] | None) -> ReindexReport:
     report = ReindexReport()
+    if not dry_run:
+        _note(store, min(text_scheme(store.backend, store.table) or SCHEME_TEXT_2, SCHEME_TEXT_2))
     group: list[tuple[bytes, int]] = []
     for pointer in _unseen(store, report, dry_run):
         if not dry_run:
@@ -76,9 +79,17 @@ def _reindex(store: DocumentStore, dry_run: bool, on_progress: Callable[[Reindex
             on_progress(report)
     if group:
         report.posted += store.post_again(group)
+    if not dry_run:
+        _note(store, SCHEME_TEXT_2)
     if on_progress is not None:
         on_progress(report)
     return report
+
+
+def _note(store: DocumentStore, scheme: int) -> None:
+    """Note the scheme of the store's texts; that of the older ones until all are extracted again."""
+    with store.committer.lock:
+        store.committer.commit(Plan([text_scheme_row(scheme)]))
 
 
 def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Iterator[tuple[bytes, int]]:
@@ -114,4 +125,4 @@ def _is_outdated(columns: dict[Column, bytes], read: Callable[[Column], bytes | 
     if text_checksum == b"":
         return False
     sketch = read(capture.SKETCH) or b""
-    return not text_checksum or text_checksum[0] != SCHEME_TEXT_1 or sketch[:1] != bytes((SCHEME_SKETCH_1,))
+    return not text_checksum or text_checksum[0] != SCHEME_TEXT_2 or sketch[:1] != bytes((SCHEME_SKETCH_1,))

@@ -450,10 +450,17 @@ class StoreDirectory:
     def _is_new(self, schema: Schema | None, *, create: bool) -> bool:
         """Whether the store is to be made; refuses a folder that is neither a store nor for a new one."""
         is_new = not self.exists()
+        if self._path.is_file():
+            raise InvalidArgument(
+                f"{self._path.absolute()} is a file; a store is a folder: name one that does not exist"
+            )
         if is_new and self._has_records():
             raise self._missing(FORMAT_FILE)  # a new store has FORMAT before its first record
         if is_new and not create:
-            raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init`, or create=True")
+            raise StoreUnavailable(
+                f"there is no store at {self._path.absolute()}; make one with `docstore init`, or create=True; on a "
+                "terminal --store FOLDER or the variable DOCSTORE_STORE names another one"
+            )
         if not is_new:
             self._check_engine()
             return False

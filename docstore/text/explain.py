@@ -33,16 +33,17 @@ class ExplainedBlock(NamedTuple):
     because: tuple[str, ...]
 
 
-def explain(source: str, extractor: str) -> list[ExplainedBlock]:
+def explain(source: str, extractor: str, content_type: str = "") -> list[ExplainedBlock]:
     """Each block of a page, with the decision of the extractor.
 
     Args:
         source: decoded; U+0000 is read as U+FFFD.
         extractor: its name in a schema.
+        content_type: of the page; XHTML is read as XML.
     """
     return [
         ExplainedBlock(text, is_kept, score, tuple(because))
-        for text, is_kept, score, because in docstore_native.explain(source, extractor)
+        for text, is_kept, score, because in docstore_native.explain(source, extractor, content_type)
     ]
 
 

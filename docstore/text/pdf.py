@@ -27,8 +27,8 @@ MEMORY_BYTES: Final = 1 << 30
 LARGEST_BYTES: Final = 64 << 20
 MOST_CHARACTERS: Final = 8 << 20
 
-_DIVIDED: Final = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_])")
-"""A word with a hyphen at the end of a line."""
+_DIVIDED: Final = re.compile(r"(?<=[^\W\d_])[-\u00ad\u2010][^\S\n]*\n(?:[^\S\n]*(?=[^\W\d_])|\s*(?=[a-zß-öø-ÿα-ωа-я]))")
+"""A word with a hyphen, perhaps a soft one, at the end of a line; at that of a page if a small letter follows."""
 
 
 @cache

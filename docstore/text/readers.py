@@ -38,6 +38,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_tz
 from html import escape
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from docstore.compiled import docstore_native
@@ -168,8 +169,13 @@ def _unpacked(body: bytes) -> bytes:
     return bytes(unpacked)
 
 
+_SECTION: Final = re.compile(r"<!\[CDATA\[(?s:(.*?))(?:\]\]>|\Z)")
+
+
 def shown(text: str) -> str:
-    """The lines of a text that may be HTML."""
+    """The lines of a text that may be HTML, perhaps in a section of characters."""
+    if "<![CDATA[" in text:
+        text = _SECTION.sub(lambda match: match[1], text)
     return docstore_native.visible_text(text) if "<" in text or "&" in text else docstore_native.fold_lines(text)
 
 
@@ -255,14 +261,22 @@ def plain(body: bytes, content_type: str | None) -> Text:
 
 
 _FRONT_MATTER: Final = re.compile(r"\s*(?P<fence>---|\+\+\+)[ \t]*\n(?P<fields>(?s:.*?))\n(?P=fence)[ \t]*(?:\n|\Z)")
-_FIELD: Final = re.compile(r"^(\w+)[ \t]*+[:=](.*)$", re.MULTILINE)
+_FIELD: Final = re.compile(r"(\w+)[ \t]*+[:=](.*)")
+_QUOTED: Final = re.compile(r"""("(?:[^"\\]++|\\.|(?!))*+"|'(?:[^']++|''|(?!))*+')[ \t]*+(?:#.*)?""")
+_BLOCK: Final = re.compile(r"[>|][-+\d]{0,2}[ \t]*+(?:#.*)?")
+"""The sign of a value that stands on the next lines."""
 _FENCE: Final = re.compile(r" {0,3}(```+|~~~+)")
 _HEADING: Final = re.compile(r" {0,3}(#{1,6})(?:[ \t]++(.*)|$)")
 _UNDERLINE: Final = re.compile(r" {0,3}(?:(=+)|-{2,})[ \t]*$")
 _NO_TEXT: Final = re.compile(r"[ \t]*+(?:(?:[-*_][ \t]*+){3,}|(?=[^|]*\|)[|:\- \t]++)$")
 """A rule between sections, or the line below the head of a table."""
 _MARKERS: Final = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))+[ \t]*(?:\[[ xX]\][ \t])?")
-_DEFINITION: Final = re.compile(r" {0,3}\[([^\[\]]+)\]:[ \t]*+<?([^\s<>]+)>?")
+_DEFINITION: Final = re.compile(
+    r" {0,3}\[(?!\^)([^\[\]]+)\]:[ \t]*+<?(?=[^\s<>]*(?:[/#:][^\s<>]|\.\w|#))([^\s<>]+)>?"
+    r"""(?:[ \t]++(?:"[^"]*"|'[^']*'|\([^()]*\)))?[ \t]*"""
+)
+"""A link definition is a whole line.  Narrower than in CommonMark: its address has a sign of an address, so that notes,
+transcripts and names before a colon are text."""
 _CODE: Final = re.compile(r"(?<!`)(`++)([^`]++)\1(?!`)")
 _LINK: Final = re.compile(
     r"(!?)\[([^\[\]]*)\]"
@@ -285,10 +299,10 @@ def markdown(body: bytes, content_type: str | None) -> Text:
     declared: dict[str, str] = {}
     matter = _FRONT_MATTER.match(source)
     if matter:
-        declared = {key.lower(): value.strip(" \t\"'") for key, value in _FIELD.findall(matter["fields"])}
+        declared = _front_matter(matter["fields"].split("\n"))
         source = source[matter.end() :]
     lines = source.split("\n")
-    targets = {match[1].casefold(): match[2] for line in lines if (match := _DEFINITION.match(line))}
+    targets = {match[1].casefold(): match[2] for line in lines if (match := _DEFINITION.fullmatch(line))}
     main, description, headings, links = docstore_native.read_html("\n".join(_html_lines(lines, targets)))
     return Text(
         main,
@@ -302,6 +316,25 @@ def markdown(body: bytes, content_type: str | None) -> Text:
     )
 
 
+def _front_matter(lines: list[str]) -> dict[str, str]:
+    """The fields of front matter, of YAML or TOML; those of nested tables are not read."""
+    fields: dict[str, str] = {}
+    for number, line in enumerate(lines):
+        if (field := _FIELD.match(line)) is None:
+            continue
+        text = field[2].strip()
+        follows = takewhile(lambda line: line[:1] in (" ", "\t", ""), lines[number + 1 :])
+        if _BLOCK.fullmatch(text):
+            text = " ".join(follows)
+        elif quoted := _QUOTED.fullmatch(text):
+            quote, inner = quoted[1][0], quoted[1][1:-1]
+            text = inner.replace("''", "'") if quote == "'" else re.sub(r"\\(.)", lambda match: match[1], inner)
+        elif text:
+            text = " ".join([text.partition(" #")[0], *follows]) if text[0] != "#" else ""
+        fields[field[1].lower()] = " ".join(text.split())
+    return fields
+
+
 def _html_lines(lines: list[str], targets: dict[str, str]) -> Iterator[str]:
     fence = ""
     for number, line in enumerate(lines):
@@ -312,7 +345,7 @@ def _html_lines(lines: list[str], targets: dict[str, str]) -> Iterator[str]:
             else:
                 yield f"<p>{escape(line, quote=False)}"
             continue
-        if _NO_TEXT.match(line) or _DEFINITION.match(line):
+        if _NO_TEXT.match(line) or _DEFINITION.fullmatch(line):
             yield "<p>"
             continue
         following = lines[number + 1] if number + 1 < len(lines) else ""
@@ -328,6 +361,8 @@ def _html_lines(lines: list[str], targets: dict[str, str]) -> Iterator[str]:
             yield "<p>"
             continue
         text = line[marker.end() :] if marker else line
+        if following.strip() and text.endswith("\\") and not text.endswith("\\\\"):
+            text = text[:-1] + "<br>"
         yield f"{'<p>' if marker else ''}{_inline(text, targets)}"
 
 
@@ -354,6 +389,8 @@ def _inline(line: str, targets: dict[str, str]) -> str:
     line = _CODE.sub(lambda match: keep(escape(match[2], quote=False)), line)
     line = _ESCAPED.sub(lambda match: keep(escape(match[1], quote=False)), line)
     line = _AUTOLINK.sub(lambda match: keep(f'<a href="{escape(match[1])}">{escape(match[1])}</a>'), line)
+    # Images first: one may be the text of a link.
+    line = _LINK.sub(lambda match: link(match) if match[1] else match[0], line)
     line = _EMPHASIS.sub("", _LINK.sub(link, line))
     return restored(line.replace("|", " ") if line.lstrip().startswith("|") else line)
 

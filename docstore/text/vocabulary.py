@@ -459,7 +459,8 @@ class _Reading:
     def _value(self, field: str, text: str, is_html: bool) -> str:
         if field == "link":
             return _joined(self._bases[-1], text)
-        text = shown(text) if is_html else docstore_native.fold_lines(text)
+        is_section = text.lstrip().startswith("<![CDATA[")  # escaped: what it holds was to be HTML
+        text = shown(text) if is_html or is_section else docstore_native.fold_lines(text)
         if field == "published":
             return published_time(" ".join(text.split()))
         if field == "text":

@@ -32,7 +32,7 @@ from docstore.model.format import (
     COPY_ROW,
     IDENTITY_ROW,
     INLINE_LIMIT_BYTES,
-    SCHEME_TEXT_1,
+    SCHEME_TEXT_2,
     TEXT_NUMBER_BYTES,
 )
 from docstore.model.sets import Keys
@@ -269,7 +269,7 @@ class RowImporter:
             if checksum and timestamp in row.posted:
                 text = columns.get(capture.TEXT_CHECKSUM, b"")
                 is_good = text_compares(int(columns.get(capture.STATUS) or b"0")) and text[:1] == bytes(
-                    (SCHEME_TEXT_1,)
+                    (SCHEME_TEXT_2,)
                 )
                 title = columns.get(capture.TITLE, b"").decode("utf-8", "surrogatepass")
                 post_page(new, pointer, checksum, text if is_good else b"", title)

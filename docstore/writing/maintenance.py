@@ -326,6 +326,8 @@ MADE_AGAIN = frozenset(column for column in capture.COLUMNS if column[0] == "tex
     (capture.CHECKSUM, capture.TEXT_CHECKSUM, capture.SIMHASH, capture.SKETCH)
 )
 """Columns that are computed from the body."""
+OF_TEXT = frozenset((capture.TEXT_CHECKSUM, capture.SIMHASH, capture.SKETCH))
+"""Those that are computed from the text."""
 
 
 class Poster:
@@ -363,10 +365,13 @@ class Poster:
                     continue
                 found += 1
                 self.index.add(new, pointer, page, status=document.status or 0)
+                values, made_again = capture.analysis_values(page), MADE_AGAIN
                 if document.body is None:
-                    continue
-                values = capture.analysis_values(page)
-                columns = {column: value for column, value in old.columns.items() if column not in MADE_AGAIN}
+                    if page.text_checksum == document.newest.text_checksum:
+                        continue
+                    made_again = OF_TEXT
+                    values = {column: values[column] for column in OF_TEXT & values.keys()}
+                columns = {column: value for column, value in old.columns.items() if column not in made_again}
                 columns |= {
                     column: self._values.append(row_key, column, timestamp, raw) for column, raw in values.items()
                 }
@@ -386,7 +391,8 @@ class Poster:
         if document.body is not None:
             return self.kernel.analyse(document.body, taken.header("content-type")) if document.body else None
         found = self.kernel.analyse_text(taken.text or "")
-        if found.text_checksum != taken.text_checksum:
+        is_of_scheme = found.text_checksum[:1] == (taken.text_checksum or b"")[:1]
+        if is_of_scheme and found.text_checksum != taken.text_checksum:
             return None
         return found._replace(body_checksum=taken.checksum or b"")
 

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,7 +121,10 @@ class Ran:
         self.body = page.encode()
         if case.header("bytes", "") == "escaped":
             self.body = page.encode("latin-1", "backslashreplace").decode("unicode_escape").encode("latin-1")
-        self.analysis: Analysis = Kernel(self.rule).analyse(self.body, self.type, links=True)
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        return Kernel(self.rule).analyse(self.body, self.type, links=True)
 
     def outcome(self, part: str) -> str:
         outcomes: dict[str, Callable[[], str]] = {

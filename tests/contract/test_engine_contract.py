@@ -398,7 +398,7 @@ def test_a_second_large_delete_takes_what_was_put_since_the_first(engine: Engine
 
 def test_a_row_of_very_many_cells_is_read_in_slices_and_deleted(engine_of_one_test: Engine) -> None:
     engine = engine_of_one_test
-    cells = share(200_000, 5)
+    cells = share(200_000, 10)
     big_row(engine, cells)
     count, after = 0, None
     while part := engine.read_row("pages", ROW, ReadSpec(cell_limit=5000, after=after)):

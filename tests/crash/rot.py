@@ -36,7 +36,7 @@ from docstore.model.format import RESERVE_FILE
 from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.tablets.rebuild import rebuild
-from tests.crash.states import HTML, MEMORY, T0, Work, a_page, fill, limited, near, site_pages
+from tests.crash.states import HTML, MEMORY, T0, Work, a_page, fill, limited, near, run_killed, site_pages
 from tests.pages import changed, page, words
 
 MOST_VERSIONS = 10
@@ -96,13 +96,15 @@ def make_small(root: Path) -> None:
         with docstore.open(root) as store:
             list(store.put_pages(site_pages(7)))
             store.compact()
-        child = os.fork()
-        if not child:
-            store = docstore.open(root)
-            for number in range(4):
-                store.put_page(*a_page(f"l.example/{number}", near(number, 70 + number))[:2], headers=HTML)
-            os._exit(0)
-        os.waitpid(child, 0)
+        run_killed("tests.crash.rot:put_and_die", root)
+
+
+def put_and_die(root: Path) -> None:
+    with limited({"flush_texts": 6}):
+        store = docstore.open(root)
+        for number in range(4):
+            store.put_page(*a_page(f"l.example/{number}", near(number, 70 + number))[:2], headers=HTML)
+        os._exit(0)
 
 
 def make_large(root: Path) -> None:

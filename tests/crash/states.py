@@ -145,9 +145,9 @@ class Work:
         stored = {one.url: _known(page.body, one.verdict) for page, one in zip(pages, results, strict=True)}
         self.promised(pages=self.promise.pages | stored, in_flight={})
 
-    def delete(self, url: str, *, purge: bool = False) -> None:
+    def delete(self, url: str, *, purge: bool = False, compact: bool = True) -> None:
         self.promised(in_flight=self._allowed({url: None}))
-        self.store.delete(url, purge=purge)
+        self.store.delete(url, purge=purge, compact=compact)
         self.promised(pages=self.promise.pages | {url: None}, in_flight={})
 
 
@@ -192,16 +192,26 @@ def fill(work: Work) -> None:
 def fill_and_kill(work: Work) -> None:
     """LevelDB's log is full, and a segment has half of a record behind its committed length."""
     fill(work)
-    child = os.fork()
-    if not child:
-        work.open()
-        work.put(*(a_page(f"k.example/{n}", near(n, 30 + n)) for n in range(6)))
-        os._exit(0)
-    os.waitpid(child, 0)
+    run_killed("tests.crash.states:put_and_die", work.root)
     work.promise = list(_promises(work.root))[-1]
     segment = max((work.root / "s" / "segments").glob("*.seg"))
     raw = segment.read_bytes()
     segment.write_bytes(raw + raw[-200:-50])
+
+
+def run_killed(function: str, folder: Path) -> None:
+    """Call `module:function` with a folder in a process that is no fork of this one, which has used a store."""
+    module, _, name = function.partition(":")
+    program = f"import sys; from pathlib import Path; from {module} import {name}; {name}(Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", program, folder], check=True)
+
+
+def put_and_die(root: Path) -> None:
+    work = Work(root)
+    work.promise = list(_promises(root))[-1]
+    work.open()
+    work.put(*(a_page(f"k.example/{n}", near(n, 30 + n)) for n in range(6)))
+    os._exit(0)
 
 
 def nothing(work: Work) -> None:

@@ -15,8 +15,8 @@ from tests.crash.disk import Event, recorder
 from tests.crash.states import DEEP_SHARE, HTML, PROTOCOLS, T0, Record, a_page, fault_of, near, try_protocol
 
 BLOCK_BYTES = 512
-SAMPLE = -(-share(2500, 5) // len(PROTOCOLS))
-"""States of each protocol: 500 of all in `make test`."""
+SAMPLE = -(-share(2500, 8) // len(PROTOCOLS))
+"""States of each protocol: 312 of all in `make test`."""
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -337,7 +337,7 @@ def test_half_a_megabyte_of_blocks_takes_linear_time_whatever_extracts_the_text(
 @pytest.mark.parametrize("start", ["", "<a ", "<script>", "<!--", "e"])
 def test_half_a_megabyte_of_any_trap_takes_linear_time(start: str) -> None:
     kernel = kernel_of("scored")
-    for trap in TRAPS:
+    for trap in TRAPS if start == "" else TRAPS[:: stride(3)]:
         body = start.encode() + trap.encode() * (TRAP_BYTES // len(trap.encode()))
         begun = time.process_time()
         kernel.analyse(body, "text/html", links=True)

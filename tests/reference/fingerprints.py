@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from docstore.model.analysis import BAND_WIDTH, BANDS, IN_ORDER, SAMPLE_LIMIT, SAMPLE_MODULUS, Analysis
 from docstore.model.choices import BINS
-from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BIN_BITS
+from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_2, SKETCH_BIN_BITS
 from docstore.model.sets import Numbers, Sets
 from docstore.model.sets import distinct as distinct_values
 from tests.reference.words import words as words_of
@@ -168,12 +168,12 @@ TEXT_DIGEST_BYTES: Final = 16
 def text_checksum(words: Sequence[str]) -> bytes:
     """Scheme byte and 16 bytes of BLAKE3 of the normalised words with one space between; b"" of no words.
 
-    Persisted as SCHEME_TEXT_1.
+    Persisted as SCHEME_TEXT_2.
     """
     if not words:
         return b""
     digest = blake3(" ".join(words).encode("utf-8", "surrogatepass")).digest(length=TEXT_DIGEST_BYTES)
-    return bytes((SCHEME_TEXT_1,)) + digest
+    return bytes((SCHEME_TEXT_2,)) + digest
 
 
 # --- Min-wise sketch of a shingle set: 256 one-permutation bins, 4 bits of each kept.

@@ -1,11 +1,12 @@
 """Text -> normalised words: the unit in which pages are compared.
 
-Pure functions; persisted as part of SCHEME_TEXT_1: a change of output needs a new scheme.
+Pure functions; persisted as part of SCHEME_TEXT_2: a change of output needs a new scheme.
 
 The rule, in this order:
 
 1. Default-ignorable characters (soft hyphen, joiners, word joiner, BOM, variation selectors, bidi controls ...) are
-   dropped and do not cut.  U+200B, the zero-width space, is not among them: it cuts.
+   dropped and do not cut, nor does U+0640, tatweel.  U+200B, the zero-width space, is not among them: it cuts.  So
+   does U+02BC, the letter apostrophe, between letters, as the apostrophe of ASCII does.
 2. Characters that Unicode 14.0 does not assign become a break.
 3. NFKC_Casefold (definition D146 without the step that 1 has done): NFD, case fold, NFKC, case fold, NFKC.
 4. A word is a maximal run of letters, marks, numbers and connector punctuation (L*, M*, N*, Pc) outside the unspaced
@@ -80,7 +81,10 @@ def without_unassigned(text: str) -> str:
 
 def fold(text: str) -> str:
     """NFKC_Casefold by the tables of Unicode 14.0, with what it does not assign made into breaks (steps 1 to 3)."""
-    text = _run("ignorable").sub("", text)
+    text = _run("ignorable").sub("", text).replace("\u0640", "")
+    if "\u02bc" in text:
+        word, mark = (f"[{_class(UNICODE[name])}]" for name in ("word", "mark"))
+        text = re.sub(f"(?<={word})\u02bc(?!{mark})(?={word})", " ", text)
     if not _TABLES_ARE_PINNED:
         text = without_unassigned(text)
     if _run("mark", "{64}").search(text):

@@ -92,7 +92,7 @@ def test_what_the_openapi_allows_is_answered(served: Serving) -> None:
 
 
 def test_what_it_does_not_allow_is_refused_with_a_reason(served: Serving) -> None:
-    ask_with_bytes(served, settings(QUIET, max_examples=share(120, 2)))
+    ask_with_bytes(served, settings(QUIET, max_examples=share(120, 4)))
     assert '"bug"' not in served.logged()
 
 

@@ -283,3 +283,70 @@ def test_a_selection_names_the_argument_that_is_wrong(name: str, value: object) 
     with pytest.raises(docstore.InvalidArgument, match=f"^{name} must be"):
         docstore.Selection(**{name: value})  # type: ignore[arg-type]
     assert docstore.Selection(verdicts=["near"]).verdicts == ("near",)  # type: ignore[arg-type]
+
+
+# --- the name of the file says the format
+
+
+NAMED = {
+    "a.warc": b"WARC/1.1",
+    "a.warc.gz": b"\x1f\x8b",
+    "a.WARC.GZ": b"\x1f\x8b",
+    "a.warc.zst": b"\x28\xb5\x2f\xfd",
+    "a.wacz": b"PK",
+    "a.parquet": b"PAR1",
+    "a.jsonl": b"{",
+    "a.ndjson": b"{",
+    "a.jsonl.gz": b"\x1f\x8b",
+    "a.jsonl.zst": b"\x28\xb5\x2f\xfd",
+    "a.trec": b"<DOC>",
+    "a.trec.gz": b"\x1f\x8b",
+    "pages": b"\x1f\x8b",
+    "v1.2-pages": b"\x1f\x8b",
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_export_has_the_format_that_its_name_says_and_reads_back(run: Terminal, tmp_path: Path, name: str) -> None:
+    if "parquet" in name:
+        pytest.importorskip("pyarrow")
+    with docstore.open(tmp_path / "three", create=True) as store:
+        for number in range(3):
+            store.put_page(f"https://a.example/{number}", html(f"Page {number}", article(number)), fetched_at=10**15)
+    assert run.on(tmp_path / "three")("export", "--output", str(tmp_path / name)).code == 0
+    assert (tmp_path / name).read_bytes().startswith(NAMED[name])
+    other = run.on(tmp_path / "other")
+    assert other("ingest", str(tmp_path / name), "--create", "--json").object()["pages"] == 3
+    with docstore.open(tmp_path / "three") as first, docstore.open(tmp_path / "other") as second:
+        assert [first.get(url).text for url in first.urls()] == [second.get(url).text for url in second.urls()]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--output", "a.parquet", "--format", "jsonl"], "the name of a parquet file, but --format is jsonl"),
+        (["--output", "a.warc.gz", "--format", "wacz"], "the name of a warc file, but --format is wacz"),
+        (["--output", "a.jsonl.zst", "--format", "warc"], "the name of a jsonl file"),
+        (["--output", "a.csv"], "no export writes .csv files"),
+        (["--output", "a.json"], "no export writes .json files"),
+        (["--output", "a.arc.gz"], "no export writes .arc files"),
+        (["--output", "a.parquet.gz"], "name it a.parquet"),
+        (["--output", "a.wacz.zst"], "name it a.wacz"),
+    ],
+    ids=" ".join,
+)
+def test_a_name_of_another_format_is_refused_before_a_file_is_made(
+    run: Terminal, tmp_path: Path, words: list[str], said: str
+) -> None:
+    with docstore.open(tmp_path / "three", create=True) as store:
+        store.put_page("https://a.example/", b"<p>one")
+    answer = run.on(tmp_path / "three")("export", words[0], str(tmp_path / words[1]), *words[2:])
+    assert answer.code == 2 and said in answer.err
+    assert not list(tmp_path.glob("a.*"))
+
+
+def test_an_unknown_ending_is_written_if_the_format_is_given(run: Terminal, tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "three", create=True) as store:
+        store.put_page("https://a.example/", b"<p>one")
+    assert run.on(tmp_path / "three")("export", "--output", str(tmp_path / "a.json"), "--format", "jsonl").code == 0
+    assert (tmp_path / "a.json").read_bytes().startswith(b"{")

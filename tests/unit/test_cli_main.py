@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from cli_case import Terminal
 
+import docstore
 from docstore.cli.main import COMMANDS, TOOLS, main
 from docstore.version import __version__
 
@@ -261,3 +262,47 @@ def test_an_interrupt_while_modules_are_loaded_prints_one_line(module: str) -> N
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (130, "docstore: error: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (["get", "--snipet", "x", "https://a.example/"], "did you mean --snippet?"),
+        (["export", "--output", "x", "--format", "parqet"], "did you mean parquet?"),
+        (["stats", "--by", "hosts"], "did you mean host?"),
+        (["ingest", "--creat", "a.warc"], "did you mean --create?"),
+        (["sweep", "--treshold=0.5"], "did you mean --threshold?"),
+    ],
+    ids=" ".join,
+)
+def test_a_misspelt_option_or_choice_is_answered_with_the_one_that_is_near(
+    run: Terminal, words: list[str], near: str
+) -> None:
+    answer = run(*words)
+    assert answer.code == 2 and near in answer.err
+
+
+def test_an_option_like_no_other_gets_no_advice(run: Terminal) -> None:
+    assert "did you mean" not in run("get", "--qqqq", "https://a.example/").err
+
+
+def test_a_store_that_is_not_there_is_named_with_its_whole_path_and_the_way_to_name_another(
+    run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = run.on("some/where")("stats")  # type: ignore[arg-type]
+    assert answer.code == 3
+    assert all(part in answer.err for part in (f"{tmp_path}/some/where", "docstore init", "--store", "DOCSTORE_STORE"))
+
+
+def test_a_store_is_not_made_where_a_file_is(run: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    answer = run.on(tmp_path / "file")("init")
+    assert answer.code == 2 and f"{tmp_path}/file is a file" in answer.err
+
+
+def test_a_snippet_of_a_page_that_is_not_there_says_so(run: Terminal, tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "store", create=True):
+        pass
+    answer = run("get", "https://a.example/", "--snippet", "word")
+    assert answer.code == 1 and "no page https://a.example/" in answer.err

@@ -353,7 +353,7 @@ def test_a_zstd_dictionary_takes_no_more_memory_than_its_limit(stated_bytes: int
 )
 def test_reading_stops_in_a_bomb_at_the_limit_and_continues_after_it(packer: Callable[[], Any], fill: bytes) -> None:
     """Zeros are the body of a record that is too long; blanks follow a record, and letters follow one."""
-    megabytes = share(300, 5)
+    megabytes = share(300, 10)
     begin = {b"\0": record(b"", length=megabytes * 1_000_000)[:-4], b" ": numbered(1)[0], b"x": numbered(1)[0]}[fill]
     pack = packer()
     members = pack.compress(begin) + b"".join(pack.compress(fill * 1_000_000) for _ in range(megabytes)) + pack.flush()
@@ -572,13 +572,13 @@ def test_endless_white_space_after_a_record_is_skipped_within_bounded_memory() -
     "line", [b"WARC/1.0\r\n", b"WARC/1.0\r\nWARC-Type: response\r\n", b"<DOC>\n<DOCNO>x</DOCNO>\n"]
 )
 def test_headers_without_end_are_each_reported_and_read_in_linear_time(line: bytes) -> None:
-    count = share(30_000, 3)
+    count = share(30_000, 6)
     assert len(reasons(run(line * count))) == count
 
 
 def test_many_wrong_lengths_are_read_in_linear_time() -> None:
     raw_record = record(b"short", "http://example.com/x", "resource", length=10**7)
-    count = share(20_000, 4)
+    count = share(20_000, 8)
     assert len(run(raw_record * count)) == count
 
 

@@ -248,7 +248,7 @@ def test_pages_of_one_text_cost_the_same_however_many(
     with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
         reads, url = Reads(store, monkeypatch), "https://one.example/" if hidden else ""
         cost = []
-        for n in range(share(600, 3)):
+        for n in range(share(600, 6)):
             near = page(near_words(f"near{n}"), title="Near")
             pair = of_one_text(2 * n, title_of(n), url), Page(f"https://n{n}.example/", near, 200, HTML, T0 + 9**9 + n)
             cost.append(reads.of(lambda pair=pair: [put(store, [one]) for one in pair]))  # type: ignore[misc]

@@ -332,6 +332,78 @@ x = *p & 1;
 
 
 @pytest.mark.parametrize(
+    ("line", "is_text"),
+    [
+        ("[^1]: note", True),
+        ("[^src]: See the letters of 1931.", True),
+        ("[Teacher]: The mill was sold.", True),
+        ("[Teacher]: Sold.", True),
+        ("[00:01]: Good evening to all.", True),
+        ("[a]: b", True),
+        ("[g]: https://x.example/g 'Title'", False),
+        ("[g]: /dam", False),
+        ("[g]: plan.md (The plan)", False),
+        ("[g]: <#part>", False),
+        ("   [g]: mailto:a@b.example", False),
+    ],
+)
+def test_a_link_definition_of_markdown_is_a_whole_line_with_an_address(line: str, is_text: bool) -> None:
+    text = read(f"one\n\n{line}\n\ntwo".encode(), "text/markdown")
+    assert text is not None
+    assert text.main.split("\n") == ["one", *([line] if is_text else []), "two"]
+
+
+@pytest.mark.parametrize(
+    ("matter", "title"),
+    [
+        ("title: >-\n  A long title\n  on two lines\nlang: en", "A long title on two lines"),
+        ("title: |\n  A long title", "A long title"),
+        ("title: > # folded\n\tA title", "A title"),
+        (r'title: "My \"quoted\" title" # so', 'My "quoted" title'),
+        ("title: 'It''s a mill'", "It's a mill"),
+        ("title: Bread # working title", "Bread"),
+        ("title: C# and F#", "C# and F#"),
+        ("title: A title\n  that goes on\ntags:\n  - x", "A title that goes on"),
+        ("title:\nauthor:\n  name: x", "Heading"),
+        ('title: "One": two', '"One": two'),
+    ],
+)
+def test_titles_of_front_matter_are_read_as_yaml_has_them(matter: str, title: str) -> None:
+    text = read(f"---\n{matter}\n---\n# Heading\n\ntext".encode(), "text/markdown")
+    assert text is not None
+    assert text.title == title
+
+
+@pytest.mark.parametrize(
+    ("source", "main"),
+    [
+        ("[![Build](https://b.example/x.svg)](https://b.example) is it", "Build is it"),
+        ("line one\\\nline two", "line one\nline two"),
+        ("the end\\\\\nof it", "the end\\ of it"),
+    ],
+)
+def test_badges_and_hard_line_ends_of_markdown_leave_no_signs(source: str, main: str) -> None:
+    text = read(source.encode(), "text/markdown")
+    assert text is not None
+    assert text.main == main
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        "&lt;![CDATA[&lt;p&gt;One&lt;/p&gt;&lt;p&gt;two&lt;/p&gt;]]&gt;",
+        "<![CDATA[<![CDATA[<p>One</p><p>two</p>]]]]><![CDATA[>]]>",
+    ],
+)
+def test_escaped_sections_of_feeds_are_read(description: str) -> None:
+    item = f"<item><description>{description}</description></item>"
+    feed = f"<rss version='2.0'><channel><title>T</title>{item}</channel></rss>"
+    text = read(feed.encode(), "application/rss+xml")
+    assert text is not None
+    assert text.main.split("\n")[-2:] == ["One", "two"]
+
+
+@pytest.mark.parametrize(
     ("body", "content_type", "main"),
     [
         (b"One  line\r\nand\x0canother\n\n", "text/plain", "One line\nand another"),

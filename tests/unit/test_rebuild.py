@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,15 @@ from docstore.tablets.segment import SegmentRow
 URLS = [f"https://a.example/{number}" for number in range(40)]
 BODIES = [page(words(number, 300)) for number in range(40)]
 
+WRITES_AND_DIES = """
+import os, sys, docstore
+from tests.pages import page, words
+store = docstore.open(sys.argv[1])
+for number in range(20, 40):
+    store.put_page(f"https://a.example/{number}", page(words(number, 300)))
+os._exit(0)
+"""
+
 
 @pytest.fixture
 def killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
@@ -28,13 +38,7 @@ def killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
     path = tmp_path / "s"
     with docstore.open(path, create=True, schema=docstore.Schema(near_threshold=0.9, keyed_bands=True)) as store:
         list(store.put_pages(docstore.Page(url, body) for url, body in zip(URLS[:20], BODIES[:20], strict=True)))
-    child = os.fork()
-    if not child:
-        store = docstore.open(path)
-        for url, body in zip(URLS[20:], BODIES[20:], strict=True):
-            store.put_page(url, body)
-        os._exit(0)
-    os.waitpid(child, 0)
+    subprocess.run([sys.executable, "-c", WRITES_AND_DIES, path], check=True)
     return Terminal(path, capsys)
 
 

@@ -21,9 +21,13 @@ from docstore.dedup.comparable import TitledPage
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import ClusterPlace, decode_cluster_place
 from docstore.model.choices import CanonicalPolicy, VerdictKind
+from docstore.model.errors import UnsupportedFormat
+from docstore.model.format import SCHEME_TEXT_1
 from docstore.model.keys import row_key
 from docstore.model.types import Page, ReadSpec
+from docstore.reading.index import text_scheme_row
 from docstore.reports.check import check
+from docstore.storage.engine import Plan
 from docstore.store import DocumentStore
 from docstore.sweep import pairs as sweep_pairs
 from docstore.sweep import texts as sweep_texts
@@ -623,6 +627,28 @@ def test_pages_stored_by_reference_are_swept_and_rejected_pages_are_not(tmp_path
     assert len(found[docstore.Policy.FLAG]) == 6
     assert found[docstore.Policy.REFERENCE] == found[docstore.Policy.FLAG]
     assert found[docstore.Policy.REJECT] == []
+
+
+def test_texts_of_an_older_scheme_are_refused_until_reindex_extracts_them_again(tmp_path: Path) -> None:
+    def page(seed: int) -> bytes:
+        return f"<title>Lamps {seed}</title><main><p>{' '.join(words(seed, 80))}</p></main>".encode()
+
+    with docstore.open(tmp_path / "store", create=True) as store:
+        for seed in range(3):
+            store.put_page(f"https://a.example/{seed}", page(seed))
+        store.committer.commit(Plan([text_scheme_row(SCHEME_TEXT_1)]))
+    with docstore.open(tmp_path / "store") as store:
+        with pytest.raises(UnsupportedFormat, match="reindex"):
+            store.put_page("https://b.example/1", page(1))
+        with pytest.raises(UnsupportedFormat, match="reindex"):
+            sweep(store)
+        assert store.get("https://a.example/1") is not None
+        reindex(store, dry_run=True)
+        with pytest.raises(UnsupportedFormat, match="reindex"):
+            store.put_page("https://b.example/1", page(1))
+        reindex(store)
+        assert str(store.put_page("https://b.example/1", page(1)).verdict.kind) == "exact"
+        sweep(store)
 
 
 # --- one at a time

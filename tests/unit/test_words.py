@@ -13,6 +13,7 @@ from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from docstore.dedup.kernel import words as native_words
 from tests.reference.words import fold, without_unassigned, words
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +45,7 @@ ROOT = Path(__file__).parents[2]
 )  # fmt: skip
 def test_words_of_each_script(text: str, expected: list[str]) -> None:
     assert words(text) == expected
+    assert native_words(text) == expected
 
 
 def test_composed_and_decomposed_spellings_are_one_word() -> None:
@@ -87,3 +89,19 @@ def test_a_long_run_of_marks_is_ordered_as_normalisation_orders_it_in_linear_tim
         expected = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", text).casefold())
         assert fold(padded).rstrip(".") == unicodedata.normalize("NFKC", expected.casefold())
     assert len(words("a" + "\u0301\u0316" * 200_000)) == 1  # minutes, if each mark were put in its place one by one
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("комп\u02bcютер", ["комп", "ютер"]),
+        ("don\u02bct it's", ["don", "t", "it", "s"]),
+        ("\u02bcn word\u02bc", ["\u02bcn", "word\u02bc"]),
+        ("п\u00ad\u02bc\u00adять a\u02bc5 5\u02bcb", ["п", "ять", "a", "5", "5", "b"]),
+        ("كتـــاب محـمـد", ["كتاب", "محمد"]),
+        ("one\u200btwo", ["one", "two"]),
+    ],
+)
+def test_letter_apostrophes_cut_and_stretched_lines_do_not(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+    assert native_words(text) == expected

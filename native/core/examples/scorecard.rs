@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, BufWriter, Read, Write};
 
 use docstore_kernel::flow::Flow;
+use docstore_kernel::foreign::is_xhtml;
 use docstore_kernel::left_out::LeftOut;
 use docstore_kernel::marks::Marks;
 use docstore_kernel::names::Names;
@@ -147,7 +148,7 @@ fn main() -> io::Result<()> {
         input.read_exact(&mut source)?;
         line.clear();
         names.clear();
-        split(&source, &mut tags, &mut names);
+        split(&source, is_xhtml(&source, ""), &mut tags, &mut names);
         let kept = left_out.read(&source, &mut tags);
         rule.read_title(&source, kept.tags, &mut flow);
         let (taken, _) = rule.read(&source, kept);

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::charset;
 use crate::combined::{self, Combined};
 use crate::flow::Flow;
+use crate::foreign;
 use crate::kind;
 use crate::left_out::LeftOut;
 use crate::names::Names;
@@ -126,7 +127,7 @@ impl Analyser {
             return Outcome::NotHtml;
         }
         let (name, text) = charset::decode(&body[..body.len().min(TEXT_LIMIT_BYTES)], content_type);
-        self.read(&text, links, page);
+        self.read(&text, content_type, links, page);
         page.encoding.push_str(name.name());
         page.encoding.make_ascii_lowercase();
         Outcome::Html
@@ -136,7 +137,7 @@ impl Analyser {
     ///
     /// # Panics
     /// If the source is longer than `tokens::SOURCE_LIMIT_BYTES`.
-    fn read(&mut self, source: &str, links: bool, page: &mut Page) {
+    fn read(&mut self, source: &str, content_type: &str, links: bool, page: &mut Page) {
         let source: Cow<str> = if memchr::memchr(0, source.as_bytes()).is_some() {
             source.replace('\0', "\u{fffd}").into()
         } else {
@@ -145,7 +146,7 @@ impl Analyser {
         let source = source.as_bytes();
         assert!(source.len() <= tokens::SOURCE_LIMIT_BYTES, "a source of {} bytes is too long", source.len());
         self.names.clear();
-        tokens::split(source, &mut self.tags, &mut self.names);
+        tokens::split(source, foreign::is_xhtml(source, content_type), &mut self.tags, &mut self.names);
         page.encoding.clear();
         page.declared = page::read(source, &self.tags, links, &mut self.line);
         let kept = self.left_out.read(source, &mut self.tags);

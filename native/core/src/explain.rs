@@ -166,7 +166,9 @@ fn why_scored(found: &Found, number: usize, score: i32, is_kept: bool, causes: V
     } else if found.chosen.is_empty() {
         only("no block scores high enough, so the rule `combined` decides")
     } else if is_kept && found.chosen.binary_search(&number).is_err() {
-        only("preformatted text, or a date of a list or table, within the main text")
+        only("a heading, a list, a table, preformatted text, or a date of a list, within the main text")
+    } else if !is_kept && found.chosen.binary_search(&number).is_ok() {
+        only("most of its list or table is no main text")
     } else if !is_kept && score > bar {
         only("an earlier element that is kept has the same text")
     } else if bar < score && score <= 0 {

@@ -4,15 +4,23 @@
 use std::ops::Range;
 
 use crate::bytes::{self, is_space, is_wide_space, sequence_length};
+use crate::names::{BLANK, MEETING, SOFT};
 use crate::references::reference;
 use crate::simd::Sixteen;
+use crate::tokens::Tag;
 use crate::wide::Bytes;
+
+/// Bytes of a word that are looked at.
+const WORD_BYTES: usize = 32;
 
 /// What stands between the last word written and the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
     #[default]
     Nothing,
+    /// A space if two letters or digits follow, which are not all digits with those before; or if any follows.
+    Soft,
+    Meeting,
     Space,
     Line,
 }
@@ -40,6 +48,8 @@ pub enum Source {
     Preformatted,
     /// They do not count, and a line feed ends the block.
     Literal,
+    /// They do not count.
+    Characters,
 }
 
 impl Flow {
@@ -76,6 +86,28 @@ impl Flow {
     /// Part the next word from the last one.
     pub fn blank(&mut self) {
         self.widen(Gap::Space);
+    }
+
+    /// Part the next word from the last one as a tag that stands for no tag of HTML says.
+    pub fn part(&mut self, name: u32) {
+        match name {
+            SOFT if last_word(self.bytes()).chars().nth(1).is_some() => self.widen(Gap::Soft),
+            MEETING if !last_word(self.bytes()).is_empty() => self.widen(Gap::Meeting),
+            BLANK => self.blank(),
+            _ => {}
+        }
+    }
+
+    /// Whether a gap between words is a blank before a text.
+    #[cold]
+    fn settle(&mut self, next: &[u8]) {
+        let is_number = |text: &str| text.chars().all(|each| each.is_numeric());
+        let next = String::from_utf8_lossy(&next[..next.len().min(WORD_BYTES)]).into_owned();
+        let next: String = next.chars().take_while(|each| each.is_alphanumeric()).collect();
+        let last = last_word(self.bytes());
+        let is_word = next.chars().nth(1).is_some() && !(is_number(&next) && is_number(&last));
+        let is_blank = is_word || (self.gap == Gap::Meeting && !next.is_empty());
+        self.gap = if is_blank { Gap::Space } else { Gap::Nothing };
     }
 
     #[inline(always)]
@@ -126,6 +158,14 @@ impl Flow {
         self.push_inline::<Sixteen>(source, start, end, how);
     }
 
+    /// Append the content of a tag, which is a block unless it is a section of characters.
+    pub fn push_raw(&mut self, source: &[u8], tag: &Tag, how: Source) {
+        self.push(source, tag.content as usize, tag.end as usize, how);
+        if how != Source::Characters {
+            self.end_block();
+        }
+    }
+
     /// `push`, for where it is called most.
     #[inline(always)]
     pub fn push_inline<B: Bytes>(&mut self, source: &[u8], start: usize, end: usize, how: Source) {
@@ -134,13 +174,17 @@ impl Flow {
         if self.bytes.len() < most {
             self.bytes.resize(most * 2, 0);
         }
+        if matches!(self.gap, Gap::Soft | Gap::Meeting) && start < end {
+            self.settle(&source[start..end]);
+        }
         let text = &source[..end];
         let mut place = start;
         while place < end {
             let bytes = B::load(source, place);
             // What lies behind the end of the text, or of these bytes, is no matter: it begins with a special bit.
             let left = (end - place).min(B::COUNT).min(63);
-            let newlines = if how == Source::Text { bytes.equal(b'\n') } else { 0 };
+            let is_line = matches!(how, Source::Text | Source::Characters);
+            let newlines = if is_line { bytes.equal(b'\n') } else { 0 };
             let spaces = bytes.equal(b' ') | newlines;
             let special = bytes.at_most(0x1f) & !newlines | bytes.equal(b'&') | bytes.high() | 1 << left;
             // One space between two plain bytes stays as it is, a line feed is one.
@@ -221,7 +265,7 @@ impl Flow {
             self.end_block();
             return place + 1;
         }
-        if byte == b'&' && how != Source::Literal {
+        if byte == b'&' && !matches!(how, Source::Literal | Source::Characters) {
             if let Some(found) = reference(&source[place..], false) {
                 for character in found.characters.into_iter().flatten() {
                     if character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character) {
@@ -254,6 +298,12 @@ impl Flow {
         }
         place + 1
     }
+}
+
+/// The letters and digits at the end of a text.
+fn last_word(text: &[u8]) -> String {
+    let end = String::from_utf8_lossy(&text[text.len().saturating_sub(WORD_BYTES)..]).into_owned();
+    end.chars().rev().take_while(|each| each.is_alphanumeric()).collect()
 }
 
 /// A string folded to one line.

@@ -6,9 +6,9 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use crate::attributes::{decoded, number_of, Remembered, Said, ARIA_MODAL, NAMES, ROLE};
 use crate::groups;
 use crate::names::ADVERT_WORDS;
-use crate::attributes::{decoded, number_of, Remembered, Said, ARIA_MODAL, NAMES, ROLE};
 use crate::tables::scorecard::{CONSENT_MANAGERS, CONSENT_NAMES};
 use crate::tokens::each_attribute;
 use crate::wide::{Bytes, Groups};

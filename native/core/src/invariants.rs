@@ -13,13 +13,19 @@ use crate::tokens::{self, Tags};
 /// # Panics
 /// Where they do not.
 pub fn check_tokens(source: &[u8]) {
+    [false, true].into_iter().for_each(|is_xhtml| check_split(source, is_xhtml));
+}
+
+fn check_split(source: &[u8], is_xhtml: bool) {
     let mut tags = Tags::default();
-    tokens::split(source, &mut tags, &mut Names::default());
+    tokens::split(source, is_xhtml, &mut tags, &mut Names::default());
     let mut before = 0;
     for tag in &tags.all {
-        assert!(before <= tag.start as usize && tag.start < tag.end && tag.end as usize <= source.len());
-        assert_eq!(source[tag.start as usize], b'<');
-        assert!(tag.start < tag.content && tag.content <= tag.end);
+        assert!(before <= tag.start as usize && tag.start <= tag.end && tag.end as usize <= source.len());
+        assert!(tag.start <= tag.content && tag.content <= tag.end);
+        let is_written = source[tag.start as usize..].first() == Some(&b'<') && tag.start < tag.content;
+        let stands_for_slash = tag.start == tag.end && source[..tag.start as usize].ends_with(b"/>");
+        assert!(is_written || stands_for_slash || source[tag.start as usize..].starts_with(b"]]>"));
         let attributes = tag.attributes(source);
         let mut total = 0;
         tokens::each_attribute(attributes, |name, value| {
@@ -57,7 +63,7 @@ pub fn check_kernel(analysers: &mut [Analyser; 3], body: &[u8], content_type: &s
         assert!(of_all == samples.len() || of_all > SAMPLE_LIMIT);
         assert!(samples.iter().all(|value| value % SAMPLE_MODULUS == 0 && set.binary_search(value).is_ok()));
         assert!(!main.contains("\n\n") && !main.contains("  ") && main.trim() == main);
-        let mut source = Source::new(&charset::decode(body, content_type).1);
+        let mut source = Source::new(&charset::decode(body, content_type).1, content_type);
         let markdown = source.markdown(&mut buffers, "https://host.example/a/b?c", main).expect("the text is known");
         assert!(markdown.len() <= 100 * (body.len() + 100) && markdown.is_empty() == main.is_empty());
         for line in [&page.declared.title, &page.declared.description, &page.declared.keywords, &page.declared.lang] {
@@ -71,7 +77,7 @@ pub fn check_kernel(analysers: &mut [Analyser; 3], body: &[u8], content_type: &s
 /// # Panics
 /// Where it is not so.
 pub fn check_source(body: &[u8], content_type: &str) {
-    let source = Source::new(&charset::decode(body, content_type).1);
+    let source = Source::new(&charset::decode(body, content_type).1, content_type);
     for extractor in [Extractor::Visible, Extractor::Combined, Extractor::Scored] {
         assert!(source.explain(extractor).iter().all(|block| !block.text.is_empty()));
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::charset;
+use crate::page::is_space;
 
 const BINARY_STARTS: [&[u8]; 7] =
     [b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!\x1a"];
@@ -13,14 +14,18 @@ const HEAD_BYTES: usize = 1024;
 const WARNED_ROOTS: [&[u8]; 5] = [b"rss", b"feed", b"rdf:rdf", b"urlset", b"sitemapindex"];
 const WARNINGS_BYTES: usize = 4096;
 
+/// The type without its parameters.
+pub fn media_type(content_type: &str) -> &str {
+    let media_type = content_type.split(';').next().unwrap_or("").trim_matches(is_space);
+    media_type.split(is_space).next().unwrap_or("")
+}
+
 /// Whether a body is read as HTML.
 pub fn is_html(body: &[u8], content_type: &str) -> bool {
     if BINARY_STARTS.iter().any(|start| body.starts_with(start)) {
         return false;
     }
-    let is_space = |each: char| each.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&each);
-    let media_type = content_type.split(';').next().unwrap_or("").trim_matches(is_space);
-    let media_type = media_type.split(is_space).next().unwrap_or("");
+    let media_type = media_type(content_type);
     let is_any = |types: &[&str]| types.iter().any(|known| media_type.eq_ignore_ascii_case(known));
     if !media_type.is_empty() && !is_any(&HTML_TYPES) && !is_any(&XML_TYPES) {
         return false;

@@ -37,15 +37,17 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use crate::attributes::{declares, decoded};
 use crate::bytes::is_blank;
+use crate::formulas;
 use crate::groups;
+use crate::lines::{self, Line, Lines};
 use crate::names::{
-    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_RUBY,
-    NAME_SUMMARY, NOTHING,
+    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_PRE, NAME_RUBY,
+    NAME_SUMMARY, NAME_SVG, NOTHING,
 };
 use crate::page::{is_space, sources, values};
 use crate::references::decode;
-use crate::attributes::{declares, decoded};
 use crate::simd;
 use crate::tokens::{mentions, Tag, Tags};
 use crate::wide::{self, in_a_group_of_64, Bytes, Groups};
@@ -63,11 +65,12 @@ const HIDDEN_SHARE: u32 = 2;
 const PANEL_BYTES: u32 = 200;
 const LINK_BYTES: u32 = 80;
 /// Words in attributes that may matter, where in each stand letters that few other words have, and what they may mean.
-const WORDS: [(&str, usize, u8); 12] = [
+const WORDS: [(&str, usize, u8); 13] = [
     ("idden", 1, HIDES),
     ("IDDEN", 1, HIDES),
     ("isplay", 1, HIDES),
     ("ISPLAY", 1, HIDES),
+    ("float:", 2, FLOATS),
     ("editsection", 3, IS_SIGN),
     ("headerlink", 4, IS_SIGN),
     ("secedit", 2, IS_SIGN),
@@ -81,6 +84,7 @@ const HIDES: u8 = 1;
 const IS_SIGN: u8 = 2;
 const IS_BUTTON: u8 = 4;
 const IS_PANEL: u8 = 8;
+const FLOATS: u8 = 16;
 
 /// Kinds of elements of which more is asked than what they hold.
 const SPECIAL: u16 = names::CHILDLESS | names::HEAD | names::HEADING | names::LEFT_OUT | names::BUTTON;
@@ -108,6 +112,8 @@ enum Why {
     /// It is a reading or a list of choices.
     Named,
     Sign,
+    /// It shows a picture and no text.
+    Icon,
 }
 
 /// An open element.
@@ -122,6 +128,12 @@ struct Open {
     is_plain: bool,
     /// Another name for its tags.
     becomes: Option<u32>,
+    line: Line,
+    /// Where those begin in `Lines` about which it decides.
+    doubts: u32,
+    /// It holds words of its own, or an element that cuts.
+    has_words: bool,
+    has_blocks: bool,
 }
 
 /// An element that may be left out, from its start tag to the tag that ends it, which may be its own end tag.
@@ -183,16 +195,20 @@ impl wide::Work for FindWords<'_> {
         // A copy can stay in registers.
         let groups = *GROUPS.get_or_init(|| groups::of(KEYS.iter().map(|key| groups::as_written(key)), &FREQUENT));
         self.found.clear();
-        let (mut kinds, mut begin) = (0, 0);
+        let (mut kinds, mut begin, mut is_within_text) = (0, 0, false);
         for tag in self.tags.special.iter().map(|&number| &self.tags.all[number as usize]) {
             kinds |= properties(tag.name);
+            is_within_text |= lines::is_behind_text(self.source, tag);
             if tag.content != tag.end {
                 self.look::<B>(begin..tag.content as usize, &groups);
                 begin = tag.end as usize;
             }
         }
         self.look::<B>(begin..self.source.len(), &groups);
-        kinds & (names::LEFT_OUT | names::BUTTON) != 0 || self.found.iter().any(|&(_, meanings)| meanings != IS_PANEL)
+        self.tags.has_doubtful
+            || is_within_text
+            || kinds & (names::LEFT_OUT | names::BUTTON) != 0
+            || self.found.iter().any(|&(_, meanings)| meanings != IS_PANEL)
     }
 }
 
@@ -263,6 +279,7 @@ pub struct LeftOut {
     renamed: Vec<(usize, u32)>,
     signs: Vec<Range<u32>>,
     outline: Vec<u32>,
+    lines: Lines,
 }
 
 impl LeftOut {
@@ -271,10 +288,15 @@ impl LeftOut {
     pub fn read<'a>(&'a mut self, source: &[u8], tags: &'a mut Tags) -> Kept<'a> {
         self.spans.clear();
         self.signs.clear();
+        let mut special = tags.special.iter().map(|&number| &tags.all[number as usize]);
+        if tags.has_math || special.any(|tag| formulas::is_tex_script(source, tag)) {
+            tags.replace(formulas::rewrite(source, &tags.all));
+        }
         let may_change = wide::run(FindWords { source, tags, passed: 0, found: &mut self.found });
         let tags = &mut tags.all;
         if may_change {
             self.find_spans(source, tags);
+            self.renamed.extend(self.lines.renamed.drain(..));
             self.renamed.drain(..).for_each(|(number, name)| tags[number].name = name);
         }
         if !self.spans.is_empty() {
@@ -284,6 +306,7 @@ impl LeftOut {
                 trim_ruby(source, tags);
             }
         }
+        self.lines.insert(tags);
         self.outline.clear();
         for (number, tag) in tags.iter().enumerate() {
             let kind = properties(tag.name) & (names::HEADING | names::HIDDEN | names::SIGNED);
@@ -310,20 +333,22 @@ impl LeftOut {
         self.counts.clear();
         self.counts.resize(KNOWN, 0);
         (self.heads, self.headings) = (0, 0);
+        self.lines.begin();
         let (mut next_found, mut number, mut end, mut text) = (0, 0, 0, 0);
         while let Some(&tag) = tags.get(number) {
             let at = number;
             number += 1;
             text += tag.start - end;
+            self.read_words(source, end, tag.start);
             end = tag.end;
             let element = tag.name >> 1;
             if tag.name & 1 == 1 {
-                if self.stack.last().is_some_and(|top| top.element == element && top.is_plain) {
-                    self.stack.pop();
+                if let Some(top) = self.stack.pop_if(|top| top.element == element && top.is_plain) {
                     self.counts[element as usize] -= 1;
+                    self.end_line(source, tags, &top, at, true);
                 } else if self.counts.get(element as usize).is_some_and(|&count| count != 0) && self.closes(element) {
                     self.text = text;
-                    while self.pop(tags, at, tag.name) != Some(element) {}
+                    while self.pop(source, tags, at, tag.name) != Some(element) {}
                 }
                 continue;
             }
@@ -337,30 +362,76 @@ impl LeftOut {
                 };
                 while around(&self.stack) {
                     self.text = text;
-                    self.pop(tags, at, tag.name);
+                    self.pop(source, tags, at, tag.name);
                 }
             }
             let found = self.found.get(next_found).filter(|found| found.0 as usize == at);
             next_found += usize::from(found.is_some());
             let meanings = found.map_or(0, |found| found.1);
             let is_plain = kind & SPECIAL == 0 && meanings & !IS_PANEL == 0;
+            let mut line = Line::of(source, &tag);
+            if element == NAME_BUTTON && self.counts[NAME_PRE as usize] != 0 {
+                line = Line::Cuts; // it copies the code
+            }
             if let Some(next) = tags.get(number).filter(|next| is_plain && next.name == tag.name | 1) {
                 // It ends at once.
-                number += 1;
-                text += next.start - end;
-                end = next.end;
-                continue;
+                if line <= Line::Cuts {
+                    number += 1;
+                    text += next.start - end;
+                    end = next.end;
+                    self.note_block(line);
+                    continue;
+                }
+            }
+            if element == NAME_SVG {
+                if let Some(last) = self.lines.icon(source, tags, at) {
+                    let (name, why) = (lines::name_of_icon(tags, at, last), Why::Icon);
+                    self.spans.push(Span {
+                        tag: Tag { name, ..tag },
+                        first: at,
+                        last,
+                        held: 0,
+                        is_closed: true,
+                        why,
+                        is_panel: false,
+                    });
+                    (number, end) = (last + 1, tags[last].end);
+                    continue;
+                }
+                line = Line::Cuts;
             }
             let (tag_number, is_panel) = (at as u32, meanings & IS_PANEL != 0);
-            let mut open =
-                Open { element, tag: tag_number, before: text, why: None, is_panel, is_plain, becomes: None };
+            if meanings & (HIDES | FLOATS) != 0 {
+                line = line.styled(source, &tag);
+            }
+            let mut open = Open {
+                element,
+                tag: tag_number,
+                before: text,
+                why: None,
+                is_panel,
+                is_plain,
+                becomes: None,
+                line,
+                doubts: self.lines.doubts.len() as u32,
+                has_words: false,
+                has_blocks: false,
+            };
             if is_plain {
                 self.push(open, kind);
                 continue;
             }
             let attributes = tag.attributes(source);
-            let is_hidden = meanings & HIDES != 0 && element != NAME_HTML && element != NAME_BODY && hides(attributes);
+            let is_hidden = meanings & HIDES != 0
+                && element != NAME_HTML
+                && element != NAME_BODY
+                && hides(attributes)
+                && !(mentions(attributes, b"katex-html") && formulas::is_missing(tags, at));
             if kind & names::CHILDLESS != 0 {
+                if line == Line::Doubtful {
+                    let has_end = tags.get(number).is_some_and(|next| next.name == tag.name | 1);
+                    self.lines.doubts.push((at, if has_end { number } else { at }));
+                }
                 if is_hidden && kind & names::RAW != 0 && element != NAME_NOFRAMES {
                     let (first, last, why) = (at, at, Why::Hidden);
                     self.spans.push(Span { tag, first, last, held: 0, is_closed: false, why, is_panel });
@@ -393,7 +464,8 @@ impl LeftOut {
             self.push(open, kind);
         }
         self.text = text + source.len() as u32 - end;
-        while self.pop(tags, tags.len(), NOTHING).is_some() {}
+        self.read_words(source, end, source.len() as u32);
+        while self.pop(source, tags, tags.len(), NOTHING).is_some() {}
     }
 
     /// Open an element of a kind.
@@ -406,18 +478,66 @@ impl LeftOut {
         self.counts[element] += 1;
         self.heads += u32::from(kind & names::HEAD != 0);
         self.headings += u32::from(kind & names::HEADING != 0);
+        self.note_block(open.line);
         self.stack.push(open);
+    }
+
+    /// Note in the last open element that one in it cuts.
+    #[inline(always)]
+    fn note_block(&mut self, line: Line) {
+        if let Some(top) = self.stack.last_mut().filter(|_| line == Line::Cuts) {
+            top.has_blocks = true;
+        }
+    }
+
+    /// Note in the last open element that it has words.
+    #[inline(always)]
+    fn read_words(&mut self, source: &[u8], start: u32, end: u32) {
+        if start == end {
+            return;
+        }
+        let has_words = self.stack.last_mut().map_or(&mut self.lines.has_words, |top| &mut top.has_words);
+        *has_words = *has_words || lines::has_word(source, start as usize, end as usize);
+    }
+
+    /// Decide on the tags of an element that ends at a tag, and on those about which it decides.
+    #[inline(always)]
+    fn end_line(&mut self, source: &[u8], tags: &[Tag], open: &Open, at: usize, is_closed: bool) {
+        if let Some(parent) = self.stack.last_mut() {
+            parent.has_blocks |= open.has_blocks;
+        }
+        if self.lines.doubts.len() != open.doubts as usize || open.line > Line::Cuts {
+            let first = open.tag as usize;
+            let line = if open.becomes.is_some() || (open.has_blocks && open.line != Line::Word) {
+                open.line.min(Line::Cuts)
+            } else {
+                open.line
+            };
+            self.lines.end(
+                source,
+                tags,
+                line,
+                (first, if is_closed { at } else { first }),
+                open.doubts as usize,
+                open.has_words,
+            );
+        }
     }
 
     /// Close the last open element at a tag of that name; gives its own.
     #[inline(always)]
-    fn pop(&mut self, tags: &[Tag], at: usize, closing: u32) -> Option<u32> {
-        let open = self.stack.pop()?;
+    fn pop(&mut self, source: &[u8], tags: &[Tag], at: usize, closing: u32) -> Option<u32> {
+        let Some(open) = self.stack.pop() else {
+            let has_words = self.lines.has_words;
+            self.lines.end(source, tags, Line::Cuts, (0, 0), 0, has_words);
+            return None;
+        };
         let kind = properties(open.element << 1);
         self.counts[open.element as usize] -= 1;
         self.heads -= u32::from(kind & names::HEAD != 0);
         self.headings -= u32::from(kind & names::HEADING != 0);
         let (first, is_closed) = (open.tag as usize, closing == open.element << 1 | 1);
+        self.end_line(source, tags, &open, at, is_closed);
         if let Some(why) = open.why {
             let (held, is_panel) = (self.text - open.before, open.is_panel);
             self.spans.push(Span { tag: tags[first], first, last: at, held, is_closed, why, is_panel });
@@ -468,7 +588,9 @@ impl LeftOut {
                 }
             }
             let end = tags.get(last).map_or(source.len() as u32, |tag| tag.start);
-            if why == Why::Sign || properties(tag.name) & (names::INLINE | names::RUBY | names::RAW) == 0 {
+            if why != Why::Icon
+                && (why == Why::Sign || properties(tag.name) & (names::INLINE | names::RUBY | names::RAW) == 0)
+            {
                 self.signs.push(tag.end..end);
                 continue;
             }
@@ -477,7 +599,8 @@ impl LeftOut {
             if is_closed {
                 tags[last].name = NOTHING;
             }
-            tags[written] = Tag { name: NOTHING, end: tag.end.max(end), ..tag };
+            let name = if why == Why::Icon { tag.name } else { NOTHING };
+            tags[written] = Tag { name, end: tag.end.max(end), ..tag };
             written += 1;
             read = last.max(first + 1);
         }

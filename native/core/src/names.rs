@@ -1,6 +1,7 @@
 //! Tag names as numbers: known ones by table, others in order of appearance on the page.
 //!
-//! A *tag name* is a number, doubled, plus one for an end tag; comments and swallowed tags have `NOTHING`.
+//! A *tag name* is a number, doubled, plus one for an end tag; comments and swallowed tags have `NOTHING`,
+//! and what stands for no tag of HTML has a number right below.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -9,6 +10,18 @@ use crate::bytes;
 pub use crate::tables::names::*;
 
 pub const NOTHING: u32 = u32::MAX;
+/// Of a section of characters, whose content is text as it is.
+pub const CDATA: u32 = NOTHING - 2;
+/// A blank between two words; one if both have two letters or more; one in any case.
+pub const MEETING: u32 = NOTHING - 4;
+pub const SOFT: u32 = NOTHING - 6;
+pub const BLANK: u32 = NOTHING - 8;
+/// Before a formula in TeX, before one that stands apart, and behind it.
+pub const FORMULA: u32 = NOTHING - 10;
+pub const DISPLAY: u32 = NOTHING - 12;
+pub const FORMULA_END: u32 = NOTHING - 14;
+/// The end of a block; all numbers from here on stand for no tag of HTML.
+pub const CUT: u32 = NOTHING - 16;
 
 const SLOTS: usize = 512;
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -123,6 +136,24 @@ impl Names {
 #[inline(always)]
 pub fn properties(tag_name: u32) -> u16 {
     PROPERTIES.get((tag_name >> 1) as usize).copied().unwrap_or(0)
+}
+
+/// Elements that are part of a line if there are words beside them, and else cut.
+#[rustfmt::skip]
+pub const DOUBTFUL: [u32; 13] = [
+    NAME_AUDIO, NAME_BUTTON, NAME_CANVAS, NAME_INPUT, NAME_MAP, NAME_MATH, NAME_OBJECT, NAME_PICTURE, NAME_SLOT,
+    NAME_SOURCE, NAME_SVG, NAME_TRACK, NAME_VIDEO,
+];
+
+/// A table by the numbers of known names: a value for some, another one for the others.
+pub const fn table_of<const N: usize>(some: [u32; N]) -> [bool; KNOWN] {
+    let mut table = [false; KNOWN];
+    let mut place = 0;
+    while place < N {
+        table[some[place] as usize] = true;
+        place += 1;
+    }
+    table
 }
 
 #[cfg(test)]

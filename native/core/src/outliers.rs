@@ -132,7 +132,7 @@ mod tests {
     fn found(source: &str) -> Vec<String> {
         let (mut tags, mut left_out, mut page, mut flow) =
             (Tags::default(), LeftOut::default(), Outline::default(), Flow::default());
-        split(source.as_bytes(), &mut tags, &mut Names::default());
+        split(source.as_bytes(), false, &mut tags, &mut Names::default());
         let kept = left_out.read(source.as_bytes(), &mut tags);
         page.read(source.as_bytes(), kept, &mut flow, Reading { noscript: false, apart: true });
         let text =

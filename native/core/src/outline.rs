@@ -23,12 +23,12 @@
 
 use std::ops::Range;
 
-use crate::inline_tags::InlineTags;
+use crate::attributes::{Remembered, Said};
 use crate::evidence::element_evidence;
 use crate::flow::{Flow, Source};
+use crate::inline_tags::InlineTags;
 use crate::left_out::Kept;
-use crate::names::{self, properties, CLOSES, KINDS, KNOWN, NOTHING};
-use crate::attributes::{Remembered, Said};
+use crate::names::{self, properties, CLOSES, CUT, KINDS, KNOWN, NOTHING};
 use crate::tokens::{mentions, Tag};
 use crate::visible::Shown;
 use crate::wide::{self, Bytes};
@@ -210,6 +210,9 @@ impl Outline {
             match kind {
                 INLINE => {
                     is_inline = true;
+                    if tag.name >= CUT {
+                        flow.part(tag.name);
+                    }
                     if element == names::NAME_TIME {
                         reading.in_time = tag.name & 1 == 0;
                     }
@@ -261,8 +264,7 @@ impl Outline {
             }
             let (before, mut of_signs) = (flow.weight(), 0);
             if let Some(how) = raw {
-                flow.push(source, tag.content as usize, tag.end as usize, how);
-                flow.end_block();
+                flow.push_raw(source, tag, how);
             }
             if let Some(how) = shown.text {
                 if signs.first().is_none_or(|sign| sign.start as usize >= end) {
@@ -449,8 +451,8 @@ fn is_inline_name(element: u32) -> bool {
 
 #[inline(always)]
 pub fn kind_of(tag: &Tag) -> u8 {
-    if tag.name == NOTHING {
-        return INLINE;
+    if tag.name >= CUT {
+        return if tag.name == CUT { NO_ELEMENT } else { INLINE };
     }
     let kinds = KINDS.get((tag.name >> 1) as usize).copied().unwrap_or((0, 0));
     if tag.name & 1 == 0 {

@@ -108,6 +108,8 @@ fn text_between(source: &[u8], kept: Kept, first: usize, last: usize, flow: &mut
         flow.push_around(source, start, end, Source::Text, &mut signs, |flow, _| flow.blank());
         if number < last && is_break(&tags[number]) {
             flow.end_block();
+        } else if number < last {
+            flow.part(tags[number].name);
         }
     }
     flow.to_line()
@@ -121,7 +123,7 @@ pub fn read(source: &[u8], tags: &Tags, links: bool, flow: &mut Flow) -> Declare
     let mut hidden_depth = 0usize;
     let mut anchor = None;
     let mut href = String::new();
-    let Tags { all: tags, special } = tags;
+    let Tags { all: tags, special, .. } = tags;
     let every: Vec<u32>;
     let numbers = if links {
         every = (0..tags.len() as u32).collect();
@@ -166,7 +168,7 @@ pub fn read(source: &[u8], tags: &Tags, links: bool, flow: &mut Flow) -> Declare
             if meta.title.is_none() {
                 flow.clear();
                 flow.push(source, tag.content as usize, tag.end as usize, Source::Text);
-                meta.title = Some(flow.to_line());
+                meta.title = Some(flow.to_line()).filter(|title| !title.is_empty());
             }
         } else {
             declare(&mut meta, element, tag.attributes(source));
@@ -175,7 +177,7 @@ pub fn read(source: &[u8], tags: &Tags, links: bool, flow: &mut Flow) -> Declare
     if let Some(first) = anchor {
         declared.links.push((href, text_between(source, all, first, tags.len(), flow)));
     }
-    declared.title = meta.title.filter(|title| !title.is_empty()).or(meta.og_title).unwrap_or_default();
+    declared.title = meta.title.or(meta.og_title).unwrap_or_default();
     declared.description = meta.description.or(meta.og_description).or(meta.twitter_description).unwrap_or_default();
     declared.keywords = meta.keywords.unwrap_or_default();
     declared.lang = meta.lang.or(meta.content_language).unwrap_or_default();

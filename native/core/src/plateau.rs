@@ -28,8 +28,7 @@ pub fn plateau(source: &[u8], kept: Kept) -> Plateau {
         flow.clear();
         if let Some(tag) = number.checked_sub(1).map(|before| &tags[before]) {
             if let Some(how) = shown.pass(tag) {
-                flow.push(source, tag.content as usize, tag.end as usize, how);
-                flow.end_block();
+                flow.push_raw(source, tag, how);
             }
             start = tag.end as usize;
         }

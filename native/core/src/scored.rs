@@ -44,6 +44,7 @@
 use memchr::memmem;
 
 use crate::around::Around;
+use crate::attributes::Remembered;
 use crate::bytes;
 use crate::combined::{self, Combined, LITTLE_WEIGHT, SOLID_WEIGHT};
 use crate::evidence::{ADVERT, MAIN, WHOLE};
@@ -52,17 +53,17 @@ use crate::left_out::Kept;
 use crate::marks::Marks;
 use crate::names::{NAME_DD, NAME_DL, NAME_LI, NAME_NOSCRIPT, NAME_TD, NAME_TH, NAME_TITLE};
 use crate::numbers::Numbers;
+use crate::outliers::Outliers;
 use crate::outline::{Block, Outline, Reading};
 use crate::phrases::{self, OF_CONSENT};
-use crate::attributes::Remembered;
 use crate::stamps::{is_by, stamp_of, Stamp};
-use crate::outliers::Outliers;
 use crate::tables::scorecard::{
     AMOUNT, ANY, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE, NOTHING, PLACE, REPEATED, SAME_ELEMENT,
     SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, TITLE, WORDS,
 };
 use crate::teasers;
 use crate::tokens::{mentions, Tag};
+use crate::wholes;
 
 const FEW_SOLID: usize = 16;
 const WRAPPER_SHARE: (u64, u64) = (19, 20);
@@ -211,7 +212,7 @@ pub struct Found {
     pub is_doubtful: bool,
 }
 
-/// The text of the first title element, folded.
+/// The text of the first title element that has one, folded.
 #[derive(Default)]
 struct Title {
     text: String,
@@ -283,7 +284,8 @@ impl Scored {
         let blocks = if chosen.is_empty() { taken.clone() } else { chosen.clone() };
         let is_doubtful = may_be_doubtful && self.is_of_another(&blocks, flow);
         let blocks = if is_doubtful { combined::lenient(&self.combined.page) } else { blocks };
-        Found { blocks: self.with_preformatted(self.with_dates(blocks)), taken, chosen, bar, is_doubtful }
+        let blocks = wholes::settle(&self.combined.page, self.combined.text(), self.with_dates(blocks));
+        Found { blocks: self.with_preformatted(blocks), taken, chosen, bar, is_doubtful }
     }
 
     /// Main content with the dates and times of lists and tables among it, and the short block before each.
@@ -533,8 +535,11 @@ impl Scored {
 
     pub fn read_title(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) {
         flow.clear();
-        if let Some(title) = tags.iter().find(|tag| tag.name == NAME_TITLE << 1) {
+        for title in tags.iter().filter(|tag| tag.name == NAME_TITLE << 1) {
             flow.push(source, title.content as usize, title.end as usize, Source::Text);
+            if !flow.bytes().is_empty() {
+                break;
+            }
         }
         self.title = Title::of(flow.to_line());
     }
@@ -901,7 +906,7 @@ mod tests {
     /// Read a page with the rule, and do something with its tags.
     fn read<T>(source: &str, ask: impl FnOnce(&mut Scored, Kept, &mut Flow) -> T) -> T {
         let (mut rule, mut tags, mut left_out) = (Scored::default(), Tags::default(), LeftOut::default());
-        split(source.as_bytes(), &mut tags, &mut Names::default());
+        split(source.as_bytes(), false, &mut tags, &mut Names::default());
         ask(&mut rule, left_out.read(source.as_bytes(), &mut tags), &mut Flow::default())
     }
 

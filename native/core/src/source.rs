@@ -3,6 +3,8 @@
 use crate::combined::{self, Combined};
 use crate::explain::{self, Explained};
 use crate::flow::{Flow, Source as How};
+use crate::foreign;
+use crate::kind;
 use crate::left_out::{Kept, LeftOut};
 use crate::markdown::{markdown, Chosen};
 use crate::names::{Names, NAME_BASE, NAME_SCRIPT};
@@ -31,15 +33,16 @@ pub struct Buffers {
 }
 
 impl Source {
-    /// Cut a source; U+0000 is read as U+FFFD.
+    /// Cut a source of a type, which may be empty; U+0000 is read as U+FFFD.
     ///
     /// # Panics
     /// If the source is longer than `tokens::SOURCE_LIMIT_BYTES`.
-    pub fn new(text: &str) -> Self {
+    pub fn new(text: &str, content_type: &str) -> Self {
         let text = text.replace('\0', "\u{fffd}");
         assert!(text.len() <= tokens::SOURCE_LIMIT_BYTES, "a source of {} bytes is too long", text.len());
         let (mut tags, mut names) = (Tags::default(), Names::default());
-        tokens::split(text.as_bytes(), &mut tags, &mut names);
+        let is_xhtml = foreign::is_xhtml(text.as_bytes(), content_type);
+        tokens::split(text.as_bytes(), is_xhtml, &mut tags, &mut names);
         Self { text, tags, names }
     }
 
@@ -70,14 +73,15 @@ impl Source {
         bases.find_map(|tag| self.attribute(tag, "href")).map(|href| href.trim_matches(is_space).to_owned())
     }
 
-    /// The contents of the scripts of JSON-LD.
+    /// The contents of the scripts of JSON-LD, without the comments and sections around them.
     pub fn json_ld(&self) -> Vec<&str> {
         let is_json_ld = |tag: &&Tag| {
             let kind = self.attribute(tag, "type").unwrap_or_default();
-            kind.trim_matches(is_space).eq_ignore_ascii_case("application/ld+json")
+            kind::media_type(&kind).eq_ignore_ascii_case("application/ld+json")
         };
         let scripts = self.tags.all.iter().filter(|tag| tag.name == NAME_SCRIPT << 1).filter(is_json_ld);
-        scripts.map(|tag| &self.text[tag.content as usize..tag.end as usize]).filter(|text| !text.is_empty()).collect()
+        let contents = scripts.map(|tag| bare_json(&self.text[tag.content as usize..tag.end as usize]));
+        contents.filter(|text| !text.is_empty()).collect()
     }
 
     /// The tag plateau.
@@ -131,6 +135,21 @@ impl Source {
     }
 }
 
+/// JSON without what pages write around it: comments, sections of characters, a semicolon.
+fn bare_json(mut text: &str) -> &str {
+    const BEFORE: [&str; 6] = ["<!--", "<![CDATA[", "//", "/*", "*/", "\u{feff}"];
+    const BEHIND: [&str; 6] = ["-->", "]]>", "//", "*/", "/*", ";"];
+    loop {
+        let whole = text.len();
+        text = text.trim_matches(is_space);
+        text = BEFORE.iter().find_map(|mark| text.strip_prefix(mark)).unwrap_or(text);
+        text = BEHIND.iter().find_map(|mark| text.strip_suffix(mark)).unwrap_or(text);
+        if text.len() == whole {
+            return text;
+        }
+    }
+}
+
 /// Lines of a text, white space folded to one space, without empty ones; U+0000 is read as U+FFFD.
 pub fn fold_lines(text: &str) -> String {
     let text = text.replace('\r', "\n").replace('\0', "\u{fffd}");
@@ -149,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_first_base_with_an_address_counts() {
-        let base = |text| Source::new(text).base();
+        let base = |text| Source::new(text, "").base();
         assert_eq!(base("<base target=_top><BASE href=' /a&amp;b '><base href=/c>").as_deref(), Some("/a&b"));
         assert_eq!(base("<base href>").as_deref(), Some(""));
         assert_eq!(base("</base href=/a><!-- <base href=/b> --><basefont href=/c>"), None);
@@ -160,7 +179,7 @@ mod tests {
         let text =
             "<script type=' Application/LD+JSON '>{1}</script><script>{2}</script><script type=application/ld+json>\
                     </script><script type=application/ld+json>{3}";
-        assert_eq!(Source::new(text).json_ld(), ["{1}", "{3}"]);
+        assert_eq!(Source::new(text, "").json_ld(), ["{1}", "{3}"]);
     }
 
     #[test]
@@ -174,7 +193,7 @@ mod tests {
         let text =
             "<title>Hills</title><nav><a href=/>Home</a></nav><main><h1>Hills</h1><p>The walk over the hill was \
                     long.<p>We use cookies \u{a9} $5</main><div class=nav id=x>again</div><footer>again</footer>";
-        let source = Source::new(&text.repeat(3));
+        let source = Source::new(&text.repeat(3), "");
         let (mut rule, mut flow) = (crate::scored::Scored::default(), Flow::default());
         rule.read_title(source.text.as_bytes(), &source.tags.all, &mut flow);
         let (taken, _) = source.of_kept(|text, kept| rule.read(text, kept));

@@ -30,7 +30,8 @@
 //! Cases, in `tests/cases/text/`: `inline` (and the tables of examples below).
 
 use crate::bytes::{self, find, is_blank};
-use crate::names::{self, Names, NOTHING};
+use crate::foreign::Foreign;
+use crate::names::{self, Names, CDATA, NOTHING};
 use crate::simd;
 use crate::wide::{self, equal_of_64, Bytes};
 
@@ -68,7 +69,16 @@ impl Tag {
         &source[self.content as usize..self.end as usize]
     }
 
-    fn comment(start: usize, end: usize) -> Self {
+    /// A section of characters that begins at a place: its content is text as it is, up to `]]>`, the next tag.
+    fn of_cdata(source: &[u8], start: usize) -> Self {
+        let content = start + 2 + CDATA_START.len();
+        let end = memchr::memmem::find(&source[content..], b"]]>").map_or(source.len(), |at| content + at);
+        let (start, attributes, content) = (start as u32, content as u32 - 1, content as u32);
+        Self { start, end: end as u32, attributes, content, name: CDATA }
+    }
+
+    /// What is neither an element nor text.
+    pub fn comment(start: usize, end: usize) -> Self {
         Self { start: start as u32, end: end as u32, attributes: end as u32, content: end as u32, name: NOTHING }
     }
 }
@@ -79,7 +89,12 @@ pub struct Tags {
     pub all: Vec<Tag>,
     /// Numbers of those that say something by their names alone, as they were when the source was cut.
     pub special: Vec<u32>,
+    /// Whether the text around some of them says if they cut it.
+    pub has_doubtful: bool,
+    pub has_math: bool,
 }
+
+const CDATA_START: &[u8] = b"[CDATA[";
 
 /// Properties of special tags.
 const SPECIAL: u16 = names::HIDDEN | names::DECLARING | names::RAW | names::LEFT_OUT | names::BUTTON;
@@ -178,6 +193,7 @@ impl<'a> Openings<'a> {
 
 struct Split<'a> {
     source: &'a [u8],
+    is_xhtml: bool,
     tags: &'a mut Tags,
     names: &'a mut Names,
 }
@@ -187,44 +203,97 @@ impl wide::Work for Split<'_> {
 
     #[inline(always)]
     fn on<B: Bytes>(self) {
-        split_on::<B>(self.source, self.tags, self.names);
+        split_on::<B>(self.source, self.is_xhtml, self.tags, self.names);
     }
 }
 
-/// Cut a source at its markup.
+/// Cut a source at its markup; `is_xhtml` as `foreign::is_xhtml` says.
 #[inline(never)]
-pub fn split(source: &[u8], tags: &mut Tags, names: &mut Names) {
-    wide::run(Split { source, tags, names });
+pub fn split(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mut Names) {
+    wide::run(Split { source, is_xhtml, tags, names });
 }
 
 #[inline(always)]
-fn split_on<B: Bytes>(source: &[u8], tags: &mut Tags, names: &mut Names) {
-    let Tags { all, special } = tags;
+fn split_on<B: Bytes>(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mut Names) {
+    let Tags { all, special, has_doubtful, has_math } = tags;
+    (*has_doubtful, *has_math) = (false, false);
     all.clear();
     special.clear();
     let mut openings = Openings::new(source);
+    let mut foreign = Foreign::of(is_xhtml);
+    let mut is_foreign = is_xhtml;
     let mut frames = None;
     let mut place = 0;
     while let Some(at) = openings.from::<B>(place).filter(|&at| at + 1 < source.len()) {
-        let tag = match source[at + 1] {
+        let mut tag = match source[at + 1] {
             byte if byte.is_ascii_alphabetic() => element::<B>(source, at, at + 1, 0, names, &mut frames),
             b'/' if at + 2 == source.len() => return,
             b'/' if source[at + 2].is_ascii_alphabetic() => {
                 plain_end(source, at, names).unwrap_or_else(|| element::<B>(source, at, at + 2, 1, names, &mut frames))
             }
             b'!' if source[at + 2..].starts_with(b"--") => Tag::comment(at, comment_end(source, at + 4)),
+            b'!' if foreign.has_cdata() && source[at + 2..].starts_with(CDATA_START) => Tag::of_cdata(source, at),
             b'!' | b'?' | b'/' => Tag::comment(at, (find(b'>', source, at + 2) + 1).min(source.len())),
             _ => {
                 place = at + 1;
                 continue;
             }
         };
-        place = tag.end as usize;
-        if names::properties(tag.name) & SPECIAL != 0 {
-            special.push(all.len() as u32);
+        let mut kind = kind_of(tag.name);
+        if is_foreign || kind & IS_ROOT != 0 {
+            *has_math |= tag.name >> 1 == names::NAME_MATH;
+            let ended = foreign.pass(source, &mut tag);
+            is_foreign = foreign.is_read();
+            kind = kind_of(tag.name);
+            if let Some(end) = ended {
+                push(tag, kind, all, special);
+                tag = end;
+            }
         }
-        all.push(tag);
+        *has_doubtful |= kind & IS_DOUBTFUL != 0;
+        place = tag.end as usize;
+        push(tag, kind, all, special);
     }
+}
+
+impl Tags {
+    /// Put others in the place of all.
+    pub fn replace(&mut self, all: Vec<Tag>) {
+        let is_special = |&number: &usize| kind_of(all[number].name) & IS_SPECIAL != 0;
+        self.special = (0..all.len()).filter(is_special).map(|number| number as u32).collect();
+        self.all = all;
+    }
+}
+
+#[inline(always)]
+fn push(tag: Tag, kind: u8, all: &mut Vec<Tag>, special: &mut Vec<u32>) {
+    if kind & IS_SPECIAL != 0 {
+        special.push(all.len() as u32);
+    }
+    all.push(tag);
+}
+
+const IS_SPECIAL: u8 = 1;
+const IS_DOUBTFUL: u8 = 2;
+const IS_ROOT: u8 = 4;
+
+/// What matters of a tag while a source is cut.
+#[inline(always)]
+fn kind_of(tag_name: u32) -> u8 {
+    static KINDS: [u8; names::KNOWN] = {
+        let doubtful = names::table_of(names::DOUBTFUL);
+        let roots = names::table_of([names::NAME_SVG, names::NAME_MATH]);
+        let mut kinds = [0; names::KNOWN];
+        let mut name = 0;
+        while name < names::KNOWN {
+            let is_special = names::PROPERTIES[name] & SPECIAL != 0;
+            kinds[name] = is_special as u8 | (doubtful[name] as u8) << 1 | (roots[name] as u8) << 2;
+            name += 1;
+        }
+        kinds
+    };
+    let kind = KINDS.get((tag_name >> 1) as usize).copied();
+    kind.unwrap_or(if tag_name < names::CUT { IS_DOUBTFUL } else { 0 })
 }
 
 /// The end tag at `at`, if it has a known name of up to seven small letters and nothing else.
@@ -447,7 +516,7 @@ fn has_frameset(source: &[u8]) -> bool {
 }
 
 /// The end of the content of the raw element of that name.
-fn raw_end(source: &[u8], start: usize, name: &[u8]) -> usize {
+pub fn raw_end(source: &[u8], start: usize, name: &[u8]) -> usize {
     let mut place = start;
     loop {
         place = find(b'<', source, place);
@@ -521,7 +590,7 @@ mod tests {
     /// Texts between the tags, and names of the tags; "" of comments, with a slash of end tags.
     fn cut(source: &str) -> (Vec<String>, Vec<String>, Tags) {
         let (mut tags, mut names) = (Tags::default(), Names::default());
-        split(source.as_bytes(), &mut tags, &mut names);
+        split(source.as_bytes(), false, &mut tags, &mut names);
         let mut begin = 0;
         let mut texts = Vec::new();
         for tag in &tags.all {

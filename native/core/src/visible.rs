@@ -11,7 +11,7 @@
 
 use crate::flow::{Flow, Source};
 use crate::left_out::Kept;
-use crate::names::{self, properties, NOTHING};
+use crate::names::{self, properties, CDATA, CUT};
 use crate::tokens::Tag;
 use crate::wide::{self, Bytes};
 
@@ -36,7 +36,7 @@ impl Shown {
     pub fn pass(&mut self, tag: &Tag) -> Option<Source> {
         let element = properties(tag.name);
         if element & (names::HIDDEN | names::PREFORMATTED | names::VISIBLE_RAW) == 0 {
-            return None;
+            return if tag.name == CDATA { self.text.map(|_| Source::Characters) } else { None };
         }
         self.pass_special(tag, element)
     }
@@ -71,7 +71,11 @@ impl Shown {
 /// Whether a tag cuts words.
 #[inline(always)]
 pub fn is_break(tag: &Tag) -> bool {
-    tag.name != NOTHING && properties(tag.name) & names::INLINE == 0
+    if tag.name >= CUT {
+        tag.name == CUT
+    } else {
+        properties(tag.name) & names::INLINE == 0
+    }
 }
 
 struct Visible<'a> {
@@ -107,10 +111,11 @@ fn visible_on<B: Bytes>(source: &[u8], kept: Kept, flow: &mut Flow) {
         }
         if is_break(tag) {
             flow.end_block();
+        } else {
+            flow.part(tag.name);
         }
         if let Some(how) = shown.pass(tag) {
-            flow.push(source, tag.content as usize, tag.end as usize, how);
-            flow.end_block();
+            flow.push_raw(source, tag, how);
         }
         start = tag.end as usize;
     }

@@ -22,6 +22,7 @@ const SLOW: u32 = 2;
 const CHARACTER: u32 = 3;
 const STRING: u32 = 4;
 const REORDER: u32 = 5;
+const APOSTROPHE: u32 = 6;
 const INERT: u32 = 1 << 5;
 
 #[inline(always)]
@@ -352,6 +353,13 @@ impl Words {
                     self.put_string(&STRINGS[start..start + (found >> 8 & 0xff) as usize]);
                     self.reserve(text.len() - place);
                 }
+                APOSTROPHE => {
+                    let is_between = self.open == Open::Word && begins_word(&text[place + length..]);
+                    self.put(four, length, if is_between { 0 } else { WORD });
+                    // Nothing composes with it.
+                    last = self.before(place + length);
+                    combining = 0;
+                }
                 REORDER if found >> 8 >= combining => {
                     combining = found >> 8;
                     self.put(four, length, MARK);
@@ -388,6 +396,22 @@ impl Words {
         }
         before
     }
+}
+
+/// Whether a text begins with a letter or digit of a word.
+fn begins_word(mut text: &[u8]) -> bool {
+    while let Some(&byte) = text.first() {
+        if byte < 0x80 {
+            return byte.is_ascii_alphanumeric() || byte == b'_';
+        }
+        let length = sequence_length(byte);
+        let found = entry(code_point(text, length));
+        if action(found) != DROP {
+            return found & 3 == WORD;
+        }
+        text = &text[length..];
+    }
+    false
 }
 
 /// The place of the first safe character from `place` on.
@@ -500,7 +524,8 @@ mod tests {
     #[test]
     fn every_code_point_between_others_folds_as_the_long_way() {
         for around in [("", ""), ("a", "b"), ("\u{915}", "\u{94d}"), ("e", "\u{301}"), ("\u{e9} ", "\u{327}\u{301}")] {
-            for each in (0..0x11_0000).filter_map(char::from_u32) {
+            // The letter apostrophe cuts by what is around it: `tests/unit/test_words.py`.
+            for each in (0..0x11_0000).filter_map(char::from_u32).filter(|&each| each != '\u{2bc}') {
                 let text = format!("{}{each}{}", around.0, around.1);
                 assert_eq!(words(&text), slowly(&text), "{each:?} in {around:?}");
             }
@@ -524,6 +549,7 @@ mod tests {
                     4 => char::from_u32(0x1100 + next(0x100)),
                     _ => char::from_u32(next(0x11_0000)),
                 })
+                .filter(|&each| each != '\u{2bc}')
                 .collect();
             assert_eq!(words(&text), slowly(&text), "{:?}", text);
         }

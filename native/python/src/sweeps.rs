@@ -7,9 +7,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::reads::{
-    number, take, varint, ABSENT, ARRIVED, CONFIRMS, REF, SHA1, SHA1_BYTES, STORED_CAPTURE as STORED,
-};
+use crate::reads::{number, take, varint, ABSENT, ARRIVED, CONFIRMS, REF, SHA1, SHA1_BYTES, STORED_CAPTURE as STORED};
 use crate::records::INLINE;
 
 /// Kinds of captures.

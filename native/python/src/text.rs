@@ -147,15 +147,19 @@ fn fold_lines(text: &Bound<'_, PyString>) -> PyResult<String> {
 }
 
 /// Ask something of a page's source.
-fn ask<T: Send>(text: &Bound<'_, PyString>, question: impl FnOnce(Source) -> T + Send) -> PyResult<T> {
+fn ask<T: Send>(
+    text: &Bound<'_, PyString>,
+    content_type: &str,
+    question: impl FnOnce(Source) -> T + Send,
+) -> PyResult<T> {
     let (python, text) = (text.py(), text.to_string_lossy());
-    detached(python, || question(Source::new(&text)))
+    detached(python, || question(Source::new(&text, content_type)))
 }
 
 /// The visible text of a piece of HTML, one block a line.
 #[pyfunction]
 fn visible_text(text: &Bound<'_, PyString>) -> PyResult<String> {
-    ask(text, |source| source.visible())
+    ask(text, "", |source| source.visible())
 }
 
 /// Visible text, description, headings one a line, links as (href, anchor text).
@@ -164,7 +168,7 @@ type Page = (String, String, String, Vec<(String, String)>);
 /// What a page of HTML shows and declares.
 #[pyfunction]
 fn read_html(text: &Bound<'_, PyString>) -> PyResult<Page> {
-    ask(text, |source| {
+    ask(text, "", |source| {
         let declared = source.declared();
         (source.visible(), declared.description, declared.headings, declared.links)
     })
@@ -174,7 +178,8 @@ fn read_html(text: &Bound<'_, PyString>) -> PyResult<Page> {
 #[pyfunction]
 fn base_href(body: &[u8], content_type: &Bound<'_, PyString>) -> PyResult<Option<String>> {
     let (_, text) = decoded(content_type.py(), body, content_type)?;
-    detached(content_type.py(), || Source::new(&text).base())
+    let kind = content_type.to_string_lossy();
+    detached(content_type.py(), || Source::new(&text, &kind).base())
 }
 
 /// The main text of a page as Markdown: for HTML of those of its blocks that make up the text, else of its lines.
@@ -191,8 +196,9 @@ fn markdown_of(
     let mut found = None;
     if kind::is_html(body, &content_type.to_string_lossy()) {
         let (_, source) = decoded(python, body, content_type)?;
-        found =
-            detached(python, || BUFFERS.with_borrow_mut(|buffers| Source::new(&source).markdown(buffers, url, &text)))?;
+        let kind = content_type.to_string_lossy();
+        let written = || BUFFERS.with_borrow_mut(|buffers| Source::new(&source, &kind).markdown(buffers, url, &text));
+        found = detached(python, written)?;
     }
     Ok(found.unwrap_or_else(|| markdown::of_lines(&text)))
 }
@@ -201,13 +207,14 @@ fn markdown_of(
 #[pyfunction]
 fn json_ld(body: &[u8], content_type: &Bound<'_, PyString>) -> PyResult<Vec<String>> {
     let (_, text) = decoded(content_type.py(), body, content_type)?;
-    detached(content_type.py(), || Source::new(&text).json_ld().into_iter().map(str::to_owned).collect())
+    let kind = content_type.to_string_lossy();
+    detached(content_type.py(), || Source::new(&text, &kind).json_ld().into_iter().map(str::to_owned).collect())
 }
 
 /// Tags before each text of a page, words of each, and the texts of the tag plateau: the first, and the one behind.
 #[pyfunction]
 fn plateau(text: &Bound<'_, PyString>) -> PyResult<(Vec<u32>, Vec<u32>, (usize, usize))> {
-    let found = ask(text, |source| source.plateau())?;
+    let found = ask(text, "", |source| source.plateau())?;
     Ok((found.tags, found.words, found.span))
 }
 
@@ -216,11 +223,12 @@ type Explained = (String, bool, Option<i32>, Vec<String>);
 
 /// Each block of a page, with the decision of an extractor.
 #[pyfunction]
-fn explain(text: &Bound<'_, PyString>, extractor: &str) -> PyResult<Vec<Explained>> {
+#[pyo3(signature = (text, extractor, content_type=""))]
+fn explain(text: &Bound<'_, PyString>, extractor: &str, content_type: &str) -> PyResult<Vec<Explained>> {
     let Some(extractor) = Extractor::of_name(extractor) else {
         return Err(PyValueError::new_err(format!("there is no extractor named {extractor:?}")));
     };
-    let blocks = ask(text, |source| source.explain(extractor))?;
+    let blocks = ask(text, content_type, |source| source.explain(extractor))?;
     Ok(blocks.into_iter().map(|block| (block.text, block.is_kept, block.score, block.because)).collect())
 }
 

@@ -3,6 +3,8 @@
 //! A reference is resolved as RFC 3986 says, with the repairs of browsers that pages need: white space around it and line
 //! ends in it go, a backslash is a slash, and what no address may hold is percent-encoded.
 
+use std::borrow::Cow;
+
 use crate::page::is_space;
 
 /// Schemes whose addresses lead to no other page.
@@ -43,7 +45,8 @@ impl Base {
         let reference = reference.replace(['\t', '\n', '\r'], "");
         if let Some(end) = scheme_end(&reference) {
             let scheme = reference[..end].to_ascii_lowercase();
-            return (!REFUSED.contains(&&scheme[..end - 1])).then(|| encoded(&(scheme + &reference[end..])));
+            let rest = with_path(&scheme, &reference[end..]);
+            return (!REFUSED.contains(&&scheme[..end - 1])).then(|| encoded(&(scheme + &rest)));
         }
         let (path, rest) = reference.split_at(reference.find(['?', '#']).unwrap_or(reference.len()));
         let path = path.replace('\\', "/");
@@ -57,6 +60,20 @@ impl Base {
             let path = if path.starts_with('/') { path } else { folder.to_owned() + &path };
             format!("{scheme}{authority}{}{rest}", without_dots(path))
         }))
+    }
+}
+
+/// What stands behind the scheme of an address; of a host of the web with a path, which is a slash if there is none.
+fn with_path<'a>(scheme: &str, rest: &'a str) -> Cow<'a, str> {
+    let Some(host) = rest.strip_prefix("//").filter(|_| matches!(scheme, "http:" | "https:")) else {
+        return rest.into();
+    };
+    let end = 2 + host.find(['/', '?', '#', '\\']).unwrap_or(host.len());
+    let lacks_path = end > 2 && !rest[end..].starts_with(['/', '\\']);
+    if lacks_path {
+        format!("{}/{}", &rest[..end], &rest[end..]).into()
+    } else {
+        rest.into()
     }
 }
 

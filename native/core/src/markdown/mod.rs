@@ -17,7 +17,6 @@ use crate::flow::{fold_line, Flow, Source};
 use crate::names::*;
 use crate::outline::{kind_of, Block, Outline, ELEMENT, INLINE, LINK, LINK_END, NO_ELEMENT, SPACE};
 use crate::page::values;
-use crate::references::decode;
 use crate::tokens::{mentions, Tag};
 use crate::visible::Shown;
 use addresses::Base;
@@ -129,14 +128,9 @@ struct Writer<'a> {
     between: Vec<Between>,
     /// The last text is none of the main text.
     is_foreign: bool,
-    /// Pieces before which nothing is shown, and the tag up to which nothing ends a paragraph.
-    skipped_to: usize,
-    formula_to: usize,
-    has_formulas: bool,
-    is_display: bool,
+    /// What stands around the formula at hand; "" if there is none.
+    formula: &'static str,
     last_tex: String,
-    /// Where the next formula ends, if it was looked for.
-    math_end: usize,
     last_code: usize,
     /// Cells of the table at hand, which is the element `table`, with their text.
     table: usize,
@@ -157,7 +151,6 @@ impl<'a> Writer<'a> {
             lists: vec![List::default()],
             containers: vec![Container::default()],
             is_foreign: true,
-            has_formulas: has("katex") || has("math/tex"),
             of,
             ..Self::default()
         }
@@ -195,7 +188,16 @@ impl Writer<'_> {
                 self.start_element(number, tag.attributes(self.of.source));
             }
             let raw = shown.pass(tag);
-            if tag.name != NOTHING {
+            if tag.name == CUT {
+                self.end_paragraph();
+            } else if tag.name > CUT {
+                self.flow.part(tag.name);
+                self.formula = match tag.name {
+                    FORMULA => "$",
+                    DISPLAY => "$$",
+                    _ => "",
+                };
+            } else {
                 self.tag(number, tag, shown.text.is_some());
             }
             self.text(number + 1, tag.end as usize, raw, shown.text);
@@ -223,7 +225,7 @@ impl Writer<'_> {
         }
         let block = kept.get(self.next).map(|&number| &page.blocks[number]);
         let Some(block) = block.filter(|block| block.pieces.start as usize <= piece) else {
-            if !self.is_foreign && piece >= self.skipped_to && !source[range].iter().all(|&byte| is_space(byte)) {
+            if !self.is_foreign && !source[range].iter().all(|&byte| is_space(byte)) {
                 self.is_foreign = true;
                 self.between.clear();
             }
@@ -242,14 +244,13 @@ impl Writer<'_> {
             self.inline.widen(Gap::Space);
         }
         if piece + 1 == block.pieces.end as usize {
-            self.show(place, block.text.end, piece);
+            self.show(place, block.text.end);
         } else {
             if let Some(raw) = raw {
-                self.flow.push(source, tags[piece - 1].content as usize, start, raw);
-                self.flow.end_block();
+                self.flow.push_raw(source, &tags[piece - 1], raw);
             }
             self.flow.push(source, range.start, range.end, how.unwrap_or(Source::Text));
-            self.show(place, block.text.start + self.flow.bytes().len(), piece);
+            self.show(place, block.text.start + self.flow.bytes().len());
         }
         if ends_blank {
             self.inline.widen(Gap::Space);
@@ -282,10 +283,16 @@ impl Writer<'_> {
     }
 
     /// Gather the text of the block at hand up to a place in `Chosen::text`, without signs.
-    fn show(&mut self, place: Place, end: usize, piece: usize) {
+    fn show(&mut self, place: Place, end: usize) {
         let mut start = std::mem::replace(&mut self.read, end);
-        if start >= end || piece < self.skipped_to {
+        if start >= end {
             return;
+        }
+        if !self.formula.is_empty() {
+            let tex = self.of.text[start..end].trim();
+            let made = self.made_formula(tex, self.formula);
+            let link = self.used_link();
+            return self.push_made(place, &made, link);
         }
         if self.inline.is_empty() {
             self.set_place(place);
@@ -475,20 +482,17 @@ impl Writer<'_> {
     fn tag(&mut self, number: usize, tag: &Tag, is_shown: bool) {
         let (element, is_end) = (tag.name >> 1, tag.name & 1 != 0);
         match kind_of(tag) {
-            INLINE | LINK | LINK_END => self.inline_tag(number, element, is_end, tag.attributes(self.of.source)),
+            INLINE | LINK | LINK_END => self.inline_tag(number, element, is_end),
             SPACE => {
                 self.flow.end_block();
                 if element == NAME_IMG {
-                    if is_shown && !is_end && number >= self.skipped_to {
+                    if is_shown && !is_end {
                         self.image(number, tag.attributes(self.of.source));
                     }
                 } else if self.inline.widen(Gap::Break) {
                     self.end_paragraph();
                 }
             }
-            _ if element == NAME_MATH && !is_end && number > self.formula_to => self.start_formula(number, tag),
-            _ if number <= self.formula_to && self.formula_to != 0 => {}
-            _ if element == NAME_SCRIPT && !is_end => self.script(number, tag),
             // What holds no text.
             _ if element != NAME_HR && KINDS.get(element as usize).is_some_and(|kinds| kinds.0 == NO_ELEMENT) => {
                 self.inline.widen(Gap::Space);
@@ -497,7 +501,7 @@ impl Writer<'_> {
         }
     }
 
-    fn inline_tag(&mut self, number: usize, element: u32, is_end: bool, attributes: &[u8]) {
+    fn inline_tag(&mut self, number: usize, element: u32, is_end: bool) {
         let style = match element {
             NAME_A => {
                 self.link = if is_end { 0 } else { number as u32 + 1 };
@@ -505,14 +509,6 @@ impl Writer<'_> {
             }
             NAME_CODE | NAME_KBD | NAME_SAMP | NAME_TT => {
                 self.code = if is_end { 0 } else { [self.code, number as u32 + 1][usize::from(self.code == 0)] };
-                return;
-            }
-            NAME_SPAN if self.has_formulas && !is_end => {
-                self.is_display |= mentions(attributes, b"katex-display");
-                // What MathJax made of a script that follows.
-                if mentions(attributes, b"MathJax") {
-                    self.skipped_to = self.skipped_to.max(code::end_of(self.of.tags, number) + 1);
-                }
                 return;
             }
             NAME_STRONG | NAME_B => STRONG,
@@ -585,48 +581,12 @@ impl Writer<'_> {
         self.inline.push_made(markdown, link);
     }
 
-    fn insert_formula(&mut self, number: usize, to: usize, tex: &str, is_display: bool) {
-        let sign = if is_display { "$$" } else { "$" };
+    fn made_formula(&mut self, tex: &str, sign: &str) -> String {
         let mut made = sign.to_owned();
         push_tex(tex, &mut made);
         made.push_str(sign);
-        self.last_tex = tex.to_owned();
-        self.insert(number, to, made);
-    }
-
-    fn start_formula(&mut self, number: usize, tag: &Tag) {
-        let Chosen { source, tags, .. } = self.of;
-        if self.math_end <= number {
-            let end = tags[number..].iter().position(|tag| tag.name == NAME_MATH << 1 | 1);
-            self.math_end = end.map_or(usize::MAX, |end| number + end);
-        }
-        if self.math_end == usize::MAX {
-            return;
-        }
-        self.formula_to = self.math_end;
-        let is_display = std::mem::take(&mut self.is_display) || mentions(tag.attributes(source), b"block");
-        let is_tex = |tag: &Tag| {
-            tag.name & 1 == 0
-                && tag.name >> 1 >= KNOWN as u32
-                && tag.name != NOTHING
-                && tag.name(source).eq_ignore_ascii_case(b"annotation")
-                && mentions(tag.attributes(source), b"tex")
-        };
-        let Some(annotation) = tags[number..self.math_end].iter().position(is_tex) else { return };
-        let (begin, end) = (tags[number + annotation].end as usize, tags[number + annotation + 1].start as usize);
-        let mut tex = Vec::new();
-        decode(&source[begin..end], false, &mut tex);
-        self.skipped_to = self.math_end + 1;
-        self.insert_formula(number, self.math_end, &fold_line(&String::from_utf8_lossy(&tex)), is_display);
-    }
-
-    fn script(&mut self, number: usize, tag: &Tag) {
-        let kind = if self.has_formulas { values(tag.attributes(self.of.source), ["type"]) } else { [None] };
-        let kind = kind.into_iter().flatten().next().unwrap_or_default().to_ascii_lowercase();
-        if kind.starts_with("math/tex") {
-            let tex = fold_line(&String::from_utf8_lossy(tag.content(self.of.source)));
-            self.insert_formula(number, number, &tex, kind.contains("display"));
-        }
+        tex.clone_into(&mut self.last_tex);
+        made
     }
 
     fn image(&mut self, number: usize, attributes: &[u8]) {
@@ -638,7 +598,8 @@ impl Writer<'_> {
         if class.contains("math-fallback") || class.split(' ').any(|word| matches!(word, "tex" | "latex" | "math")) {
             let tex = alt.strip_prefix("{\\displaystyle ").and_then(|tex| tex.strip_suffix('}')).unwrap_or(&alt).trim();
             if !self.last_tex.contains(tex) {
-                self.insert_formula(number, number, tex, false);
+                let made = self.made_formula(tex, "$");
+                self.insert(number, number, made);
             }
             return;
         }
