@@ -122,7 +122,8 @@ def test_a_long_korean_word_is_found_by_its_beginning() -> None:
 def test_every_letter_is_found_by_its_folded_form_and_by_itself() -> None:
     for point in [*range(0xC0, 0x250), *range(0x370, 0x530), *range(0x1E00, 0x2000), *range(0xFF10, 0xFF5B)]:
         letter = chr(point)
-        if not letter.isalpha() or unicodedata.category(letter) == "Lm" or " " in search_text(f"x{letter}y"):
+        is_cut = " " in search_text(f"x{letter}y") or "\u02bc" in unicodedata.normalize("NFKD", letter)
+        if not letter.isalpha() or unicodedata.category(letter) == "Lm" or is_cut:
             continue
         for query in (letter, unicodedata.normalize("NFD", letter), letter.lower(), search_text(f"x{letter}y")[1:-1]):
             for other in ("", "ж", "“"):
