@@ -274,7 +274,7 @@ _NO_TEXT: Final = re.compile(r"[ \t]*+(?:(?:[-*_][ \t]*+){3,}|(?=[^|]*\|)[|:\- \
 _MARKERS: Final = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))+[ \t]*(?:\[[ xX]\][ \t])?")
 _DEFINITION: Final = re.compile(
     r" {0,3}\[(?!\^|\s*\])([^\[\]]+)\]:[ \t]*+(?=<?[^\s<>]*(?:[/#:][^\s<>]|\.\w|#))(<[^<>]+>|[^\s<>]+)"
-    r"""(?:[ \t]++(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|\([^()]*\)))?[ \t]*"""
+    r"""(?:[ \t]++(?:"(?:[^"\\]++|\\.|(?!))*+"|'(?:[^'\\]++|\\.|(?!))*+'|\([^()]*\)))?[ \t]*"""
 )
 """A link definition is a whole line.  Narrower than in CommonMark: its address has a sign of an address, so that notes,
 transcripts and names before a colon are text."""
