@@ -14,8 +14,9 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from docstore.archives.locations import open_output
 from docstore.cli import output, render
 from docstore.cli.opening import open_in
 from docstore.cli.page_commands import IDLE_SHARE
@@ -83,12 +84,9 @@ def _print_report(report: IndexReport) -> None:
 
 def run_search(args: argparse.Namespace) -> int:
     """Search."""
-    if bool(args.judge) != bool(args.queries) or bool(args.query) == bool(args.judge) or (args.run and not args.judge):
-        raise InvalidArgument(
-            "search takes a QUERY, or --judge FILE and --queries FILE and no QUERY; --run goes only with these"
-        )
-    if args.judge and args.offset:
-        raise InvalidArgument("--offset cannot be used with --judge, which measures the first pages; leave it out")
+    wrong = (args.query, args.offset) if args.judge and args.queries else (args.judge, args.queries, args.run)
+    if any(wrong) or not (args.query or args.judge):
+        raise InvalidArgument("search takes a QUERY, or --judge FILE and --queries FILE, with --run, without --offset")
     same: Any = ("host", "lang", "since", "until", "status", "offset")
     options = SearchOptions(collapse=not args.no_collapse, **{name: getattr(args, name) for name in same})  # type: ignore[typeddict-item]
     with ExitStack() as stack:
@@ -119,17 +117,12 @@ def _print_hit(rank: int, hit: Hit) -> None:
 
 # --- docstore search --judge
 
-JUDGED_DEPTH: Final = 1000
-"""Pages of a ranking that are judged, as in TREC."""
-SERVED_DEPTH: Final = 100
-"""The same for a served store: a server gives no more."""
-
 
 def _judge(args: argparse.Namespace, store: Store, search: Callable[..., SearchResults]) -> int:
     queries, judged = read_queries(Path(args.queries)), read_judgements(Path(args.judge))
     documents = {document for of_query in judged.values() for document in of_query}
     urls = dict(_urls_of(store, sorted(documents)))
-    limit = args.limit or (JUDGED_DEPTH if isinstance(store, DocumentStore) else SERVED_DEPTH)
+    limit = args.limit or (1000 if isinstance(store, DocumentStore) else 100)  # as in TREC; a server gives no more
     rows: list[dict[str, Any]] = []
     run: list[str] = []
     for query_id, query in queries.items():
@@ -143,17 +136,14 @@ def _judge(args: argparse.Namespace, store: Store, search: Callable[..., SearchR
             raise InvalidArgument(f"query {query_id} in {args.queries}: {error}") from error
         if relevant:
             ranking = [hit.url for hit in hits]
-            counts = {"relevant": len(relevant), "found": len(relevant.intersection(ranking))}
-            rows.append({"id": query_id, "query": query, **measures(ranking, relevant), **counts})
+            row = {"id": query_id, "query": query, **measures(ranking, relevant), "relevant": len(relevant)}
+            rows.append({**row, "found": len(relevant.intersection(ranking))})
         if args.run:
-            own = {urls[document]: document for document in grades if document in urls}
-            names = {**{url: document for document, url in urls.items()}, **own}
+            names = {urls[document]: document for document in (*urls, *grades) if document in urls}
             run += run_lines(query_id, zip(_names_of(store, hits, names), (hit.score for hit in hits), strict=True))
     if args.run:
-        try:
-            Path(args.run).write_text("".join(run), encoding="utf-8")
-        except OSError as error:
-            raise InvalidArgument(f"cannot write {args.run}: {error.strerror}; name a file in a folder") from error
+        with open_output(args.run) as file:
+            file.write("".join(run).encode())
     listed = {
         "without_judgement": [query_id for query_id in queries if query_id not in judged],
         "without_query": [query_id for query_id in judged if query_id not in queries],
@@ -171,21 +161,17 @@ def _judge(args: argparse.Namespace, store: Store, search: Callable[..., SearchR
 def _urls_of(store: Store, documents: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Judged documents that the store has, with the URLs of their pages."""
     for document in documents:
-        page = None
-        if "://" not in document:
-            page = next(store.find(docno=document, limit=1), None)
-        else:
-            with suppress(InvalidArgument):  # no URL of a page that could be stored
-                page = store.get(document, families=("http",))
-        if page is not None:
-            yield document, page.url
+        with suppress(InvalidArgument):  # no URL of a page that could be stored
+            pages = (
+                [store.get(document, families=("http",))] if "://" in document else store.find(docno=document, limit=1)
+            )
+            yield from ((document, page.url) for page in pages if page is not None)
 
 
 def _names_of(store: Store, hits: Sequence[Hit], names: Mapping[str, str]) -> list[str]:
     """Names of pages in a run: as the judgements have them, else URLs; document numbers if the judgements have any."""
-    unnamed = (
-        [hit.url for hit in hits if hit.url not in names] if any("://" not in name for name in names.values()) else []
-    )
+    has_numbers = any("://" not in name for name in names.values())
+    unnamed = [hit.url for hit in hits if has_numbers and hit.url not in names]
     pages = (page for page in store.get_many(unnamed, families=("http",)) if page is not None)
     docnos = {page.url: docno for page in pages if len((docno := page.newest.docno or "").split()) == 1}
     return [names.get(hit.url) or docnos.get(hit.url, hit.url) for hit in hits]
@@ -195,12 +181,10 @@ def _print_judged(
     rows: Sequence[Mapping[str, Any]], means: Mapping[str, float], listed: Mapping[str, Sequence[str]]
 ) -> None:
     if rows:
-        totals = {"id": "mean", **means, **{name: sum(row[name] for row in rows) for name in ("relevant", "found")}}
-        headings = ("query", *(f"P@{k}" for k in DEPTHS), "AP", "relevant", "found")
-        shown = [
-            [row["id"], *(f"{row[name]:.4f}" for name in means), str(row["relevant"]), str(row["found"])]
-            for row in (*rows, totals)
-        ]
+        counts = {name: sum(row[name] for row in rows) for name in ("relevant", "found")}
+        every = (*rows, {"id": "mean", **means, **counts})
+        shown = [[row["id"], *(f"{row[name]:.4f}" for name in means), *(str(row[n]) for n in counts)] for row in every]
+        headings = ("query", *(f"P@{k}" for k in DEPTHS), "AP", *counts)
         output.table(shown, headings, right=range(1, len(headings)))
     else:
         output.note("no query has a relevant document, so nothing is measured")

@@ -9,8 +9,7 @@ Fields are separated by white space, in queries by a tab.  Empty lines are ignor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,6 @@ from docstore.model.errors import InvalidArgument
 
 DEPTHS: Final = (5, 10)
 """The k of precision at k."""
-RUN_NAME: Final = "docstore"
 SCORE_STEP: Final = 1e-4
 """The least difference of two scores in a run: evaluators sort by score, and each breaks ties in its own way."""
 
@@ -30,12 +28,12 @@ def read_queries(path: Path) -> dict[str, str]:
         InvalidArgument: the file cannot be read, or a line is malformed or has the id of another one.
     """
     queries: dict[str, str] = {}
-    for line, refused in _lines(path):
+    for place, line in _lines(path):
         query_id, _, query = (part.strip() for part in line.partition("\t"))
         if len(query_id.split()) != 1 or not query:
-            raise refused("expected an id without blanks, a tab and a query")
+            raise InvalidArgument(f"{place}: expected an id without blanks, a tab and a query, found {line!r:.120}")
         if query_id in queries:
-            raise refused(f"the id {query_id} has a query already")
+            raise InvalidArgument(f"{place}: the id {query_id} has a query already")
         queries[query_id] = query
     return queries
 
@@ -47,31 +45,27 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
         InvalidArgument: the file cannot be read, or a line is malformed or contradicts another one.
     """
     judged: dict[str, dict[str, int]] = {}
-    for line, refused in _lines(path):
-        fields = line.split()
+    for place, line in _lines(path):
         try:
-            query_id, _, document, grade = fields
+            query_id, _, document, grade = line.split()
             relevance = int(grade)
         except ValueError:
-            raise refused("expected query id, iteration, document and relevance, which is a whole number") from None
-        if judged.setdefault(query_id, {}).setdefault(document, relevance) != relevance:
-            raise refused(f"an earlier line says {judged[query_id][document]} of this document")
+            expected = "query id, iteration, document and relevance, which is a whole number"
+            raise InvalidArgument(f"{place}: expected {expected}, found {line!r:.120}") from None
+        if (earlier := judged.setdefault(query_id, {}).setdefault(document, relevance)) != relevance:
+            raise InvalidArgument(
+                f"{place}: {document} has the relevance {earlier} in an earlier line, not {relevance}"
+            )
     return judged
 
 
-def _lines(path: Path) -> Iterator[tuple[str, Callable[[str], InvalidArgument]]]:
-    """Lines that are not empty, each with a function that makes an error about it."""
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Lines that are not empty, each with its place for an error."""
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"{path} cannot be read: {error}; give a text file in UTF-8") from error
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            yield line, partial(_refused, path, number, line)
-
-
-def _refused(path: Path, number: int, line: str, why: str) -> InvalidArgument:
-    return InvalidArgument(f"{path}, line {number}: {why}; found {line!r:.120}")
+    return ((f"{path}, line {number}", line.rstrip()) for number, line in enumerate(lines, 1) if line.strip())
 
 
 def measures(ranking: Sequence[str], relevant: Collection[str]) -> dict[str, float]:
@@ -100,4 +94,4 @@ def run_lines(query_id: str, ranking: Iterable[tuple[str, float]]) -> Iterator[s
     last = float("inf")
     for rank, (document, score) in enumerate(ranking, 1):
         last = min(score, last - SCORE_STEP)
-        yield f"{query_id} Q0 {document} {rank} {last:.4f} {RUN_NAME}\n"
+        yield f"{query_id} Q0 {document} {rank} {last:.4f} docstore\n"

@@ -132,13 +132,13 @@ def test_nothing_is_measured_without_a_query_that_is_judged(indexed: Terminal, t
         ("q2 0 doc 1 extra", "expected query id"),
         ("q2 0 doc yes", "whole number"),
         ("q2 0 doc 0.5", "whole number"),
-        ("q1 0 doc 0", "an earlier line says 1"),
+        ("q1 0 doc 0", "doc has the relevance 1 in an earlier line, not 0"),
     ],
 )
 def test_a_malformed_judgement_is_named_with_its_line(tmp_path: Path, line: str, why: str) -> None:
     file = tmp_path / "qrels"
     written(file, "\ufeffq1 0 doc 1", "", line)
-    with pytest.raises(InvalidArgument, match=rf"qrels, line 3: .*{why}.*{line}"):
+    with pytest.raises(InvalidArgument, match=f"qrels, line 3: .*{why}"):
         read_judgements(file)
 
 
@@ -162,7 +162,7 @@ def test_a_malformed_query_is_named_with_its_line(tmp_path: Path, line: str, why
 def test_wrong_uses_of_judgements_say_what_to_give(indexed: Terminal, tmp_path: Path) -> None:
     queries, judgements = written(tmp_path / "queries", "1\tbad:field"), written(tmp_path / "qrels", "1 0 F-1 1")
     pair = ("--judge", judgements, "--queries", queries)
-    neither = "--judge FILE and --queries FILE"
+    neither = "--judge FILE and --queries FILE, with --run, without --offset"
     wrong: list[tuple[tuple[str, ...], str]] = [
         ((), neither),
         (pair[:2], neither),
@@ -170,7 +170,7 @@ def test_wrong_uses_of_judgements_say_what_to_give(indexed: Terminal, tmp_path: 
         (("heron", *pair), neither),
         (("heron", "--run", "x"), neither),
         (pair, "query 1 in .*no field bad"),
-        ((*pair, "--offset", "5"), "--offset"),
+        ((*pair, "--offset", "5"), neither),
         (("--judge", str(tmp_path / "none"), *pair[2:]), "none cannot be read"),
     ]
     for options, why in wrong:
