@@ -15,11 +15,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from docstore.archives.export import ExportReport, iso_date, record_id
+from docstore.archives.export import ExportReport, iso_date
 from docstore.archives.http import NOT_MODIFIED
 from docstore.archives.selection import Selection, captures, in_step, lang_of, notes_of, rows_with
 from docstore.archives.wacz import surt
-from docstore.archives.warc import TRUNCATED_HEADER
+from docstore.archives.warc import TRUNCATED_HEADER, own_record_id
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace, StoredVerdict
 from docstore.model.choices import LAYOUTS
@@ -127,7 +127,7 @@ def _date(shown: Shown) -> str | None:
 
 
 def _id(shown: Shown) -> str:
-    return shown.capture.docno or record_id(shown.fetched_url, _date(shown) or str(shown.capture.timestamp))
+    return shown.capture.docno or own_record_id(shown.fetched_url, _date(shown) or str(shown.capture.timestamp))
 
 
 def _redirect(shown: Shown) -> str | None:

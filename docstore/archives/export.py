@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import re
-import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +35,14 @@ from docstore.archives.http import (
     usual_status_line,
 )
 from docstore.archives.selection import Selection, captures, lang_of, notes_of, visit_headers
-from docstore.archives.warc import CONTAINER_HEADER, RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
+from docstore.archives.warc import (
+    CONTAINER_HEADER,
+    RECORDED_DIGEST,
+    RECORDED_FAMILY,
+    TRUNCATED_HEADER,
+    own_record_id,
+    parse_recorded,
+)
 from docstore.model.capture import BODY, IDENTIFIED_HEADER, decode_note
 from docstore.model.choices import PARQUET, STREAM_FORMATS
 from docstore.model.errors import InvalidArgument
@@ -363,7 +369,7 @@ class WarcExport(PageExport):
         if not self._began:
             self._began = True
             fields = f"software: {self._software}\r\nformat: WARC File Format 1.1\r\n".encode()
-            named = {"WARC-Date": date, "WARC-Record-ID": record_id("warcinfo", date)}
+            named = {"WARC-Date": date, "WARC-Record-ID": own_record_id("warcinfo", date)}
             self._record("urn:docstore:export", "warcinfo", fields, None, named, "application/warc-fields")
         page = exported.page
         digest = hashlib.sha1(page.body, usedforsecurity=False).digest()
@@ -378,7 +384,7 @@ class WarcExport(PageExport):
         start = self._stream.written_bytes
         named = {
             "WARC-Date": date,
-            "WARC-Record-ID": record_id(page.url, date),
+            "WARC-Record-ID": own_record_id(page.url, date),
             "WARC-Payload-Digest": written,
             RECORDED_DIGEST: "" if page.payload_digest == written else page.payload_digest,
             "WARC-IP-Address": page.ip,
@@ -477,11 +483,6 @@ _PACKS: Final[Mapping[str, Callable[[memoryview], bytes]]] = {
     ".zst": lambda record: zstandard.ZstdCompressor(9).compress(record),
     ".warc": bytes,
 }
-
-
-def record_id(url: str, date: str) -> str:
-    """An id made of URL and date, so that a repeated export gives the same file."""
-    return f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{url} {date}')}>"
 
 
 def _is_http(url: str) -> bool:

@@ -48,7 +48,7 @@ _PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _URL = re.compile(
     rb"[A-Za-z][A-Za-z0-9+.-]*:(?://(?:[^/?#]*@)?([^/?#]*?)(?::([0-9]*))?(?=[/?#]|$))?([^?#]*)(?:\?([^#]*))?"
 )
-_WWW = re.compile(rb"www\d*\.")
+_WWW = re.compile(rb"\Awww\d*\.")
 _PATH_SESSION = re.compile(rb"(.*/)(?:\((?:[a-z]\([0-9a-z]{24}\))+\)|\([0-9a-z]{24}\))/([^?]+\.aspx.*)", re.I | re.S)
 _QUERY_SESSION = re.compile(
     rb"(?:(?:jsessionid|phpsessid|sid)=[0-9a-z]{32}|aspsessionid[a-z]{8}=[a-z]{24}|cfid=[^&]+&cftoken=[^&]+)(?:&|$)",
@@ -69,7 +69,7 @@ def surt(url: str) -> str:
         with suppress(UnicodeError):
             host = host.decode("utf-8", "ignore").encode("idna")
     host = host.removeprefix(b"[").removesuffix(b"]")  # of an IPv6 address
-    default = b"443" if url[:6].lower() == "https:" else b"80"
+    default = {b"http": b"80", b"https": b"443"}.get(raw.partition(b":")[0].lower())
     key = b",".join(reversed(host.split(b".")))
     key += b":" + port if port and port != default else b""
     path = _escaped(_normal_path(_unescaped(path))).lower()

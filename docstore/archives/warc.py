@@ -583,7 +583,7 @@ class RecordReader:
                     block, truncated=bool(truncated), limit_bytes=self._body_limit_bytes
                 )
                 flaw = cut or short
-                if is_part(status, headers):
+                if is_part(status, headers) and header.get("warc-record-id") != own_record_id(url, date):
                     return SkippedEntry(PART, offset), is_whole
         check_length(body, self._body_limit_bytes)
         if cut and not body:
@@ -597,6 +597,11 @@ class RecordReader:
         page = Page(url, body, status, headers, fetched_at, ip, _payload_digest(header), docno)
         record_id, concurrent_to = header.get("warc-record-id"), header.concurrent_to
         return PageEntry(page, kind, offset, record_id, flaw, concurrent_to=concurrent_to), is_whole
+
+
+def own_record_id(url: str, date: str) -> str:
+    """The id of a record that docstore writes, made of URL and date, so that a repeated export gives the same file."""
+    return f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{url} {date}')}>"
 
 
 def is_part(status: int, headers: Headers) -> bool:

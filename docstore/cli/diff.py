@@ -147,10 +147,9 @@ def _print_measures(args: argparse.Namespace, first: Document, second: Document,
                 "0-mod-p, overlap",
                 f"{_share(measured.fingerprint_overlap)}  ({fingerprints}{measured.shared_fingerprints} shared)",
             ),
-            (
-                "top words, overlap",
-                _share(measured.top_words_overlap) + top,
-            ),
+            ("top words, overlap", _share(measured.top_words_overlap) + top),
+            ("cosine of word counts", _share(measured.cosine)),
+            ("equal words", _share(measured.equal_words)),
         ]
     )
 

@@ -327,6 +327,8 @@ def print_capture(args: argparse.Namespace, document: Document, capture: Capture
             fields["charset_source"] = docstore_native.charset_of(capture.body, content_type)[1]
         if document.via:
             fields["via"] = list(document.via)
+        if document.rejected and capture is document.newest:
+            fields["rejected"] = plain.asdict(document.rejected)
         if args.markdown:
             fields["markdown"] = capture.markdown(document.row_key)
         if args.outline:

@@ -562,7 +562,7 @@ next to the lesson's.  It differs: it adds up 64-bit hashes of shingles of five
 words, not of words by their frequency, so that the order of words counts."""
 
 FINGERPRINT_EXAMPLES = """\
-docstore tool fingerprint --text 'Tropical fish' --adler-modulus 13
+docstore tool fingerprint --text 'a cab' --adler-modulus 13
 docstore tool fingerprint page.txt --bits 64 --stop 'in the and' --json
 docstore tool fingerprint --text 'Jack London traveled to Oakland' --text 'to the city' --shingle-words 2
 docstore tool fingerprint old.txt new.txt --permutation 1,1,5 --permutation 3,1,5
@@ -589,7 +589,7 @@ def add_fingerprint_arguments(parser: argparse.ArgumentParser) -> None:
         "x -> (A x + B) mod P makes one minimum, in place of the built-in permutations; may be repeated",
         _permutation,
     )
-    declare(parser, "--adler-modulus N", "modulus of the sums of Adler-32 (default: 65521)", default=65_521)
+    declare(parser, "--adler-modulus N", "modulus of the sums of the lecture's example (default: 13)", default=13)
     declare(parser, "--limit N", "most rows of each table (default: 20); --json gives all", default=20)
     arguments.add_json(parser, "all of it as one JSON object: texts, and their pairs")
 

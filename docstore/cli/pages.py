@@ -120,6 +120,8 @@ def run_get(args: argparse.Namespace) -> int:
         if document.via and not args.json:
             via = " and ".join(map(output.shown_url, document.via))
             output.note(f"showing {output.shown_url(document.url)}, reached from {via}")
+        if document.rejected and not args.json:
+            output.note(f"the newest fetch is not shown: {render.rejected_words(document.rejected)}")
         if args.explain:
             return _print_explanations(args, store, document)
         noted: dict[int, str] = {}

@@ -9,7 +9,7 @@ from docstore.cli import output
 from docstore.model.choices import VerdictKind
 from docstore.model.plain import textual
 from docstore.model.types import Cell, Previous, PutResult, Verdict
-from docstore.reading.documents import Document
+from docstore.reading.documents import Document, Rejected
 
 if TYPE_CHECKING:  # most answers have no snippet, and these imports slow a cold start
     from docstore.reading.snippet import Snippet
@@ -71,9 +71,9 @@ def verdict_words(verdict: Verdict) -> str:
     )
 
 
-def rejected_words(rejected: Document) -> str:
+def rejected_words(rejected: Document | Rejected) -> str:
     """A rejected page and the page that it duplicates, in one line."""
-    verdict = rejected.newest.shown_verdict
+    verdict = rejected.verdict
     assert verdict is not None
     words = _COPY_WORDS.get(verdict.kind) or f"{verdict.kind} {similarity(verdict.similarity)} of"
     of_url, url = output.shown_url(verdict.of_url), output.shown_url(rejected.url)

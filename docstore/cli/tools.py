@@ -237,8 +237,9 @@ def _print_fingerprint(found: dict[str, Any], lesson: lessons.Lesson, limit: int
     ngrams = [(row["ngram"], str(row["hash"])) for row in found["ngrams"]]
     show("n-grams", ngrams, f"{lesson.shingle_words}-gram", "hash")
     read = bytes.fromhex(found["bytes"])
-    sums = [(f"{byte:02X}", str(a), str(b)) for byte, (a, b) in zip(read, found["adler_sums"][1:], strict=True)]
-    show("bytes", sums, "byte", "A", "B")
+    steps = zip(read, found["adler_sums"][1:], found["lecture_sums"], strict=True)
+    sums = [(f"{byte:02X}", *map(str, (*adler, *lecture))) for byte, adler, lecture in steps]
+    show("bytes", sums, "byte", "A", "B", "sum", "sum of sums")
     output.table(
         [
             ("vector", cut(found["vector"])),
@@ -247,7 +248,8 @@ def _print_fingerprint(found: dict[str, Any], lesson: lessons.Lesson, limit: int
             (f"0 mod {lesson.modulus}", cut(found["chosen"])),
             ("shingles", str(len(found["shingles"]))),
             ("sketch", cut(found["sketch"])),
-            (f"sums mod {lesson.adler_modulus}", "A {}, B {}".format(*found["adler_sums"][-1])),
+            (f"sums mod {lesson.adler_modulus}", f"{found['lecture_adler']}  (from 0; the lecture's example)"),
+            ("Adler-32", "B {1}, A {0}".format(*found["adler_sums"][-1]) + "  (from 1)"),
             *found["checksums"].items(),
         ]
     )

@@ -17,7 +17,7 @@ decides how a page is stored.  `Detector.compare` is the way of a put:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
@@ -179,6 +179,8 @@ class Detector:
         self._thresholds = thresholds
         self._least = thresholds.least
         self._title_rule = title_rule
+        self._matched: tuple[Analysis, list[Match], Proposal] | None = None
+        """The last page that `compare` looked for, and what it found."""
         self._unreadable: set[PagePointer] = set()
         """Candidates that turned out to be unreadable while this page was compared.  The next page tries them again."""
         bounds = (DELTA_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
@@ -561,6 +563,7 @@ class Detector:
 
     def _similar_text(self, row_key: bytes, body: bytes, analysis: Analysis) -> Comparison:
         matches, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
+        self._matched = analysis, matches, proposal
         counts = proposal.candidates, len(matches)
         reason = REASON_CROWDED if proposal.is_crowded else ""
         if not matches:
@@ -593,11 +596,13 @@ class Detector:
 
     # --- pages of one site
 
-    def of_site(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> StoredVerdict | None:
+    def of_site(
+        self, row_key: bytes, body: bytes, analysis: Analysis, kinds: Container[VerdictKind], *, status: int
+    ) -> StoredVerdict | None:
         """The verdict of a page against the pages of its own site that show what they did; None if there is none.
 
         Pages of other sites hide none of them: a body or a text has at most MOST_FOREIGN such pages looked through.
-        Texts are those of the candidates of `compare`.
+        Texts are those of the candidates of `compare`.  Only these kinds of verdicts are looked for.
         """
         name, is_list, new = site(row_key), bool(analysis.entries), self._pages.batch.postings
 
@@ -609,20 +614,23 @@ class Detector:
             return self._pages.is_current(page) and self._pages.is_readable(page)
 
         body_row = BODY_ROW + body_head(analysis.body_checksum)
-        same = first(body_row, self._has_body(analysis.body_checksum, status))
+        has_body = self._has_body(analysis.body_checksum, status)
+        same = first(body_row, has_body) if VerdictKind.EXACT in kinds else None
         if same is not None:
             return _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1))
         if not analysis.has_text or not text_compares(status) or analysis.word_count < MIN_SAME_TEXT_WORDS:
             return None
         number, reason = text_number(analysis.text_checksum), REASON_DOUBTFUL if is_doubtful(analysis) else ""
         titled = self._has_text(number, is_list, analysis.text_checksum, analysis.title)
-        same = first(titled_row(number, analysis.title), titled)
+        same = first(titled_row(number, analysis.title), titled) if VerdictKind.SAME_TEXT in kinds else None
         if same is not None:
             return _verdict(VerdictKind.SAME_TEXT, same, 1.0, reason, counts=(1, 1))
-        if analysis.word_count < MIN_NEAR_WORDS:
+        if analysis.word_count < MIN_NEAR_WORDS or VerdictKind.NEAR not in kinds:
             return None
         own: list[Match] = []
-        matches, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
+        if self._matched is None or self._matched[0] is not analysis:
+            self._matched = analysis, *self.matches(row_key, analysis, MAX_VERIFIED)
+        _, matches, proposal = self._matched
         for match in matches:
             text = match.number.to_bytes(TEXT_NUMBER_BYTES, "big")
             page = first(TEXT_ROW + text, self._has_text(text, is_list))

@@ -197,6 +197,14 @@ class Capture(NamedTuple):
         return fields if self.body is None else {**fields, "body": self.body}
 
 
+class Rejected(NamedTuple):
+    """A capture that a policy rejected."""
+
+    url: str
+    timestamp: int
+    verdict: Verdict
+
+
 class Document(NamedTuple):
     """A page of the store.
 
@@ -205,11 +213,14 @@ class Document(NamedTuple):
         captures: newest first, as many as were asked for.
         via: URLs from the one asked for to this one: stored redirects, a rejected duplicate, or another spelling;
             empty for none.
+        rejected: the newest fetch up to the time that was asked for, if a policy rejected it; then these captures show
+            what the page was before.
     """
 
     row_key: bytes
     captures: tuple[Capture, ...]
     via: tuple[str, ...] = ()
+    rejected: Rejected | None = None
 
     @property
     def url(self) -> str:
@@ -230,6 +241,7 @@ class Document(NamedTuple):
             ("body", None if one.body is None else markup.size(len(one.body))),
             ("verdict", one.shown_verdict and markup.verdict_of(one.shown_verdict)),
             ("captures", str(len(self.captures)) if len(self.captures) > 1 else None),
+            ("newest fetch", self.rejected and markup.verdict_of(self.rejected.verdict)),
         ]
         text = one.text and markup.element("p", markup.short(one.shown_text, SHOWN_CHARACTERS))
         return str(markup.card(one.title or "Without a title", fields, text))
@@ -349,13 +361,14 @@ class DocumentReader:
             TakesLong: the reader has a bound, and the values are longer.
         """
         shown = fields_shown(families if families is None else checked_families(families))
-        newest = self._capture(row_key, None if at is None else at + 1, shown)
+        newest, is_last = self._capture(row_key, None if at is None else at + 1, shown)
         if newest is None:
             return None
         captures: tuple[Capture, ...] = (newest,)
-        while len(captures) < versions and (found := self._capture(row_key, captures[-1].timestamp, shown)):
+        while len(captures) < versions and (found := self._capture(row_key, captures[-1].timestamp, shown)[0]):
             captures += (found,)
-        return Document(row_key, captures)
+        rejected = None if is_last else self.rejected_since(row_key, newest.timestamp, at)
+        return Document(row_key, captures, (), rejected)
 
     def find(
         self,
@@ -403,6 +416,19 @@ class DocumentReader:
             via.append(document.url)
             document = found
         return document._replace(via=tuple(via)) if document is not None and via else document
+
+    def rejected_since(self, row_key: bytes, timestamp: int, at: int | None = None) -> Rejected | None:
+        """The newest rejected fetch of a row after its newest page, and up to a time."""
+        newest = self._table.newest_record(row_key) if at is None else None
+        if newest is not None and newest.timestamp <= timestamp:
+            return None  # as of most rows, for a look-up
+        for one in self._table.captures(row_key, None if at is None else at + 1):
+            if one.timestamp <= timestamp:
+                break
+            verdict = self.verdict(row_key, one) if one.kind == CAPTURE_REJECTED else None
+            if verdict is not None:
+                return Rejected(url_of(row_key), one.timestamp, capture.shown_verdict(verdict))
+        return None
 
     def live(self, pointer: PagePointer) -> Document | None:
         """The live capture of a row at that very time; None if it is not there, or cannot be read, which is noted."""
@@ -563,11 +589,11 @@ class DocumentReader:
             elif values:
                 one = assemble(found, shown, values.__getitem__)
             else:
-                one = self._capture(row_key, end, shown)
+                one, _ = self._capture(row_key, end, shown)
             yield None if one is None else Document(row_key, (one,))
 
-    def _capture(self, row_key: bytes, end: int | None, shown: _Shown) -> Capture | None:
-        """The newest live page of a row before a time, if one is given; None if there is none.
+    def _capture(self, row_key: bytes, end: int | None, shown: _Shown) -> tuple[Capture | None, bool]:
+        """The newest live page of a row before a time, if one is given, or None; and whether it is known to be last.
 
         Most reads want the newest capture of a row, and it is a stored page.  Native code then fills in its fields
         from the record.  In all other cases the table finds the live capture, and `_read` fetches its values.
@@ -576,14 +602,14 @@ class DocumentReader:
             if end is None and self._fill is not None:
                 cell = self._table.newest_record(row_key)
                 if cell is None:
-                    return None
+                    return None, True
                 fields = shown.fields.copy()
                 _, _, fields[0], record = cell
                 if self._fill(record, shown.numbers, fields, self._most_bytes):
-                    return _capture_of(fields)
+                    return _capture_of(fields), True
                 stored = decode_capture(cell.timestamp, record)
                 if stored.kind == CAPTURE_STORED:
-                    return self._read(stored_capture(stored), shown)
+                    return self._read(stored_capture(stored), shown), True
         except CorruptionError:  # compaction may have moved a value meanwhile
             pass
 
@@ -591,7 +617,7 @@ class DocumentReader:
             found = self._table.newest_capture(row_key, end)
             return None if found is None else self._read(found, shown)
 
-        return self._values.read_together(read)
+        return self._values.read_together(read), False
 
     def _read(self, found: LiveCapture, shown: _Shown) -> Capture:
         """Fetch the values that a live capture shows, and put them into a `Capture`."""

@@ -89,7 +89,7 @@ class Lesson(NamedTuple):
         stop: text of the words that do not count in the simhash.
         hashes: hashes by word and by n-gram, in place of MurmurHash3.
         permutations: one for each minimum of the sketch.
-        adler_modulus: of both sums of Adler-32.
+        adler_modulus: of both sums of the lecture's example; that of Adler-32 is ADLER_MODULUS.
     """
 
     bits: int = 8
@@ -98,7 +98,7 @@ class Lesson(NamedTuple):
     stop: str = ""
     hashes: Mapping[str, int] = {}
     permutations: tuple[Permutation, ...] = default_permutations(200)
-    adler_modulus: int = ADLER_MODULUS
+    adler_modulus: int = 13
 
     def hash_of(self, term: str, bits: int) -> int:
         """The hash of a word or an n-gram."""
@@ -155,18 +155,36 @@ def fingerprint(body: bytes, lesson: Lesson) -> dict[str, Any]:
         if by_ngram
         else [],
         "bytes": body.hex(" ").upper(),
-        "adler_sums": adler_sums(body, lesson.adler_modulus),
+        "adler_sums": adler_sums(body),
+        "lecture_sums": lecture_sums(body),
+        "lecture_adler": lecture_adler(body, lesson.adler_modulus),
         "checksums": {name: digest(body).hex() for name, digest in CHECKSUMS.items()},
     }
 
 
-def adler_sums(body: bytes, modulus: int = ADLER_MODULUS) -> list[tuple[int, int]]:
+def adler_sums(body: bytes) -> list[tuple[int, int]]:
     """A and B of Adler-32 before the first byte and after each one; the checksum is the last B and the last A."""
     steps = [(1, 0)]
     for byte in body:
-        first = (steps[-1][0] + byte) % modulus
-        steps.append((first, (steps[-1][1] + first) % modulus))
+        first = (steps[-1][0] + byte) % ADLER_MODULUS
+        steps.append((first, (steps[-1][1] + first) % ADLER_MODULUS))
     return steps
+
+
+def lecture_sums(body: bytes) -> list[tuple[int, int]]:
+    """The sum of the bytes and the sum of these sums after each byte, from 0 and not reduced."""
+    sums = list(accumulate(body))
+    return list(zip(sums, accumulate(sums), strict=True))
+
+
+def lecture_adler(body: bytes, modulus: int) -> str:
+    """The fingerprint of the lecture's example: the last sum of sums and the last sum, modulo a small number, in bits.
+
+    Of "a cab" modulo 13: 1202 and 423, so 6 and 7, "0110 0111".  Real Adler-32 begins with A = 1.
+    """
+    first, second = lecture_sums(body)[-1] if body else (0, 0)
+    bits = (modulus - 1).bit_length() or 1
+    return f"{second % modulus:0{bits}b} {first % modulus:0{bits}b}"
 
 
 def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,6 +56,8 @@ class Measures(NamedTuple):
             none.
         top_words_overlap: overlap coefficient, shared divided by the smaller set, of the n-grams of their most frequent
             words; None if one has no word.
+        cosine: of the vectors of word counts; None if one has no word.  The share of equal simhash bits follows it.
+        equal_words: share of the words of the longer text, repeats counted, that the other one has; None likewise.
         top_words_near: whether that reaches TOP_WORDS_OVERLAP, by which a retrieval system for Indian languages marks
             near duplicates.
     """
@@ -75,6 +77,8 @@ class Measures(NamedTuple):
     fingerprint_overlap: float | None
     top_words_overlap: float | None
     top_words_near: bool | None
+    cosine: float | None
+    equal_words: float | None
 
 
 def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
@@ -116,7 +120,17 @@ def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
         _share(sampled, len(left_sample) + len(right_sample) - sampled),
         top_overlap,
         None if top_overlap is None else top_overlap >= TOP_WORDS_OVERLAP,
+        *_of_word_counts(Counter(words(first.text)), Counter(words(second.text))),
     )
+
+
+def _of_word_counts(first: Counter[str], second: Counter[str]) -> tuple[float | None, float | None]:
+    """Cosine of the vectors of counts, and the share of equal words."""
+    if not (first and second):
+        return None, None
+    dot = sum(count * second[word] for word, count in first.items())
+    lengths = math.hypot(*first.values()) * math.hypot(*second.values())
+    return min(1.0, dot / lengths), (first & second).total() / max(first.total(), second.total())
 
 
 def top_word_ngrams(text: str) -> NDArray[np.uint64]:

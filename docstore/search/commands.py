@@ -107,6 +107,7 @@ def run_search(args: argparse.Namespace) -> int:
 def _print_hit(rank: int, hit: Hit) -> None:
     output.styled_line([f"{rank:>3}  ", output.Styled(output.one_line(hit.title or hit.url), "bold")], 5)
     verdict = "" if hit.verdict is None else f"  {hit.verdict.kind}"
+    verdict += "" if hit.rejected is None else "  newest fetch rejected"
     more = f"  +{hit.duplicates} duplicate{'s' * (hit.duplicates > 1)}" if hit.duplicates else ""
     status = "" if hit.status == 200 else f"  {hit.status}"
     facts = f"{output.iso(hit.timestamp)}{status}{verdict}{more}  {hit.score:.1f}"

@@ -53,6 +53,7 @@ from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.keys import shown_url, url_of
 from docstore.model.types import micros
 from docstore.reading.collapse import ClusterLookup, Membership, own_group
+from docstore.reading.documents import DocumentReader
 from docstore.reading.snippet import DEFAULT_LENGTH
 from docstore.search.results import Hit, SearchOptions, SearchResults
 from docstore.store import DocumentStore
@@ -553,4 +554,5 @@ def _hit(store: DocumentStore, group: _Group, marked: str, length: int) -> Hit |
         group.score,
         group.duplicates,
         unreadable.attempt(lambda: store.snippet(url, marked, length=length)) if length else None,
+        DocumentReader(store.table, store.backend.values).rejected_since(group.row_key, newest.timestamp),
     )

@@ -8,6 +8,7 @@ from typing import TypedDict
 from docstore.model import markup
 from docstore.model.plain import Plain
 from docstore.model.types import Time, Verdict
+from docstore.reading.documents import Rejected
 from docstore.reading.snippet import Snippet
 
 
@@ -24,6 +25,7 @@ class Hit(Plain):
         score: higher is better; comparable within one search.
         duplicates: number of collapsed pages of the same cluster among the pages that were read.
         snippet: passages with the words of the query; None if the page has no text, or the time limit was reached.
+        rejected: as of a `Document`.
     """
 
     url: str
@@ -34,6 +36,7 @@ class Hit(Plain):
     score: float
     duplicates: int = 0
     snippet: Snippet | None = None
+    rejected: Rejected | None = None
 
 
 @dataclass(frozen=True, slots=True)

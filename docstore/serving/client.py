@@ -57,7 +57,7 @@ from docstore.model.types import (
 )
 from docstore.reading.cells import CellStore, Row
 from docstore.reading.collapse import ClusterLookup, Orphan
-from docstore.reading.documents import Document
+from docstore.reading.documents import Document, Rejected
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.results import SearchResults
 from docstore.serving.client_calls import (
@@ -66,7 +66,6 @@ from docstore.serving.client_calls import (
     CallLimits,
     Job,
     Listed,
-    Rejected,
     Role,
     as_in,
     endpoint,

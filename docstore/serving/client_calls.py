@@ -20,7 +20,7 @@ from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 from docstore.model.arguments import checked
 from docstore.model.errors import InvalidArgument
 from docstore.model.plain import TIMES, plain, shown, shown_times
-from docstore.model.types import ReadSpec, Verdict, checked_spec, micros
+from docstore.model.types import ReadSpec, checked_spec, micros
 from docstore.reading.collapse import Similar
 from docstore.serving.client_http import Call
 from docstore.serving.wire import SENT_AS
@@ -243,11 +243,3 @@ class Listed(NamedTuple):
     url: str
     row_key: bytes
     timestamp: int
-
-
-class Rejected(NamedTuple):
-    """A capture that a policy rejected."""
-
-    url: str
-    timestamp: int
-    verdict: Verdict

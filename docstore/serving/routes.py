@@ -20,12 +20,12 @@ from docstore.model.plain import shown_times
 from docstore.model.types import Mutation, Page, PutOptions, PutResult, ReadSpec, Schema, SetCell
 from docstore.reading import queries
 from docstore.reading.cells import Row, scan_range
-from docstore.reading.documents import Document, rejection_of
+from docstore.reading.documents import Document, Rejected, rejection_of
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.results import SearchOptions, SearchResults
 from docstore.serving.archive_cdx import matcher
 from docstore.serving.client import RemoteCells, RemoteStore
-from docstore.serving.client_calls import About, CallLimits, Endpoint, Job, Listed, Rejected, Role, endpoint_of
+from docstore.serving.client_calls import About, CallLimits, Endpoint, Job, Listed, Role, endpoint_of
 from docstore.serving.messages import (
     PAUSE,
     Parameter,

@@ -393,9 +393,13 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
             and Policy.REJECT in policies.values()
             and (policy is Policy.REJECT or not same_site(row_key, of.row_key))
         ):
-            own = view.detector.of_site(row_key, page.page.body, page.analysis, status=status)
-            rejects = own is not None and policies.get(own.kind) is Policy.REJECT
-            if own is not None and rejects and stored_as(page, own, Policy.REJECT, view) == capture.STORED_REJECTED:
+            kinds = [kind for kind in SAME_PAGE if policies.get(kind) is Policy.REJECT]
+            own = view.detector.of_site(row_key, page.page.body, page.analysis, kinds, status=status)
+            if (
+                own is not None
+                and own.kind in kinds
+                and stored_as(page, own, Policy.REJECT, view) == capture.STORED_REJECTED
+            ):
                 verdict, stored = own, capture.STORED_REJECTED
         if is_shown and stored == capture.STORED_REJECTED:
             stored = capture.STORED_BODY

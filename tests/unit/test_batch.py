@@ -174,6 +174,7 @@ class Rows:
         self.rows = dict(rows)
         self.verdict = verdict or StoredVerdict(VerdictKind.NEW, b"", 0, 0.0, "", b"", 0, 0, Previous.NONE, 0.0, "")
         self.is_shown = True
+        self.own: StoredVerdict | None = None
         self.pages = self.detector = self
 
     def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
@@ -191,6 +192,9 @@ class Rows:
 
     def compare(self, *_: object, status: int) -> tuple[StoredVerdict, PagePointer | None, PagePointer | None]:
         return self.verdict, None, self.verdict.of
+
+    def of_site(self, *_: object, status: int) -> StoredVerdict | None:
+        return self.own
 
     def cell_value(self, pointer: PagePointer, column: capture.Column) -> bytes | None:
         record = self.rows.get((pointer.row_key, pointer.timestamp))
@@ -253,6 +257,19 @@ def test_a_policy_decides_how_a_duplicate_is_stored(policy: Policy, is_shown: bo
     write = judged(view, prepared("https://b.example/", body), {VerdictKind.EXACT: policy})
     assert write.verdict.stored == stored
     assert write.record.kind == (CAPTURE_REJECTED if stored == "rejected" else CAPTURE_STORED)
+
+
+def test_a_rejection_names_the_page_of_the_site() -> None:
+    body = page(words(1, 100))
+    rows = [judged(Rows(), prepared(url, body)) for url in ("https://a.example/", "https://www.b.example/1")]
+    exact, own = (
+        StoredVerdict(VerdictKind.EXACT, one.prepared.row_key, T0, 1.0, "", b"", 1, 1, Previous.NONE, 0.0, "")
+        for one in rows
+    )
+    view = Rows({(one.prepared.row_key, T0): one.whole_record() for one in rows}, exact)
+    view.own = own
+    write = judged(view, prepared("https://b.example/", body), {VerdictKind.EXACT: Policy.REJECT})
+    assert (write.verdict.stored, write.verdict.of_row_key) == ("rejected", own.of_row_key)
 
 
 def test_a_backend_that_gives_a_writer_is_written_through_it() -> None:

@@ -120,8 +120,14 @@ def test_bytes_their_sum_and_adler_of_the_lecture_come_out() -> None:
     assert second << 16 | first == zlib.adler32(b"Tropical fish") == int(found["checksums"]["adler32"], 16)
 
 
-def test_the_sums_of_adler_run_modulo_thirteen() -> None:
-    assert adler_sums(b"Tropi", 13) == [(1, 0), (7, 7), (4, 11), (11, 9), (6, 2), (7, 9)]
+def test_the_sums_of_the_lecture_begin_with_0_and_are_taken_modulo_thirteen() -> None:
+    found = fingerprint(b"a cab", Lesson())
+    assert found["lecture_sums"] == [(97, 97), (129, 226), (228, 454), (325, 779), (423, 1202)]
+    assert (1202 % 13, 423 % 13) == (6, 7)
+    assert found["lecture_adler"] == "0110 0111"
+    assert int(found["checksums"]["adler32"], 16) == zlib.adler32(b"a cab")
+    assert fingerprint(b"", Lesson())["lecture_adler"] == "0000 0000"
+    assert fingerprint(b"a cab", Lesson(adler_modulus=251))["lecture_adler"] == f"{1202 % 251:08b} {423 % 251:08b}"
 
 
 @given(st.binary(max_size=200))

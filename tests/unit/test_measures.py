@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -312,7 +313,10 @@ def test_diff_measures_prints_every_measure(terminal: Terminal) -> None:
         "sketch",
     ]
     lines = shown.out.splitlines()
-    assert all(line.startswith(label) for line, label in zip(lines, [*labels, "0-mod-p", "top words"], strict=True))
+    assert all(
+        line.startswith(label)
+        for line, label in zip(lines, [*labels, "0-mod-p", "top words", "cosine", "equal words"], strict=True)
+    )
     assert "different" in lines[2] and "of 64 bits differ" in lines[7] and "p = 12" in lines[9]
     found = terminal("diff", A, COPY, "--measures", "--json").object()
     assert found["measures"]["same_checksum"] is True and found["measures"]["simhash_bits"] == 0
@@ -356,3 +360,20 @@ def test_dups_all_lists_what_the_store_knows_and_dups_alone_names_it(terminal: T
         terminal("delete", url, "--yes")
     none = terminal("dups", "--all")
     assert none.code == 1 and "`docstore sweep`" in none.err
+
+
+def test_cosine_and_equal_words_are_those_of_the_word_counts(tmp_path: Path) -> None:
+    pages = (b"<p>tea tea tea milk sugar cup pot leaf", b"<p>tea milk milk sugar cup pot leaf water kettle spoon")
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        for number, body in enumerate((*pages, b"")):
+            store.put_page(f"https://a.example/{number}", body, headers=TYPE)
+        one, other, empty = (
+            store.get(f"https://a.example/{number}", families=("text", "dedup")) for number in range(3)
+        )
+        assert one is not None and other is not None and empty is not None
+        found = measures(one.newest, other.newest, store.schema)
+        assert found.cosine == pytest.approx(9 / math.sqrt(14 * 12))  # 3x1 + 1x2 + 4; (3, 1, 1, 1, 1, 1), (1, 2, 1 ...)
+        assert found.equal_words == pytest.approx(6 / 10)
+        assert measures(one.newest, one.newest, store.schema).equal_words == 1.0
+        nothing = measures(one.newest, empty.newest, store.schema)
+        assert (nothing.cosine, nothing.equal_words) == (None, None)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgpack
 import pytest
 from blake3 import blake3
+from cli_case import Terminal
 from pages import page, words
 
 import docstore
@@ -13,6 +16,7 @@ from docstore.model.capture import decode_verdict
 from docstore.reading import queries as scans
 from docstore.storage.schema import decode_schema, encode_schema
 from docstore.sweep.job import SweepOptions, sweep
+from tests.serving import serving
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 T0 = 1_700_000_000_000_000
@@ -299,3 +303,46 @@ def test_an_endless_validator_is_not_kept_of_a_rejected_page(store: docstore.Doc
     put(store, A, body, 0)
     store.put_page(B, body, headers=(("ETag", "x" * 5000),), fetched_at=T0 + SECOND, policies=REJECT)
     assert store.validators(B) == {"etag": "", "last_modified": "", "last_visit": T0 + SECOND}
+
+
+# --- a page whose newest fetch was rejected says so
+
+
+def test_a_page_says_that_its_newest_fetch_was_rejected(store: docstore.DocumentStore) -> None:
+    body, own = page(words(1, 80)), page(words(2, 80))
+    put(store, A, body, 0)
+    put(store, B, own, 1)
+    assert put(store, B, body, 2).stored == "rejected"
+    store.put_page(B, status=304, fetched_at=T0 + 3 * SECOND)
+    found = store.get(B)
+    assert found is not None and found.rejected is not None and found.body == own
+    rejected = found.rejected
+    assert (rejected.url, rejected.timestamp, rejected.verdict.kind) == (B, T0 + 2 * SECOND, VerdictKind.EXACT)
+    assert rejected.verdict.of_url == A
+    assert [store.get(B, at=T0 + n * SECOND).rejected is None for n in (1, 2)] == [True, False]  # type: ignore[union-attr]
+    assert store.get(A).rejected is None  # type: ignore[union-attr]
+    assert found.asdict()["rejected"]["verdict"]["of_url"] == A
+    put(store, B, own, 4)
+    assert store.get(B).rejected is None  # type: ignore[union-attr]
+
+
+def test_every_face_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with docstore.open(tmp_path / "store", create=True) as store:
+        put(store, A, page(words(1, 80)), 0)
+        put(store, B, page(words(2, 80)), 1)
+        put(store, B, page(words(1, 80)), 2)
+    terminal, word = Terminal(tmp_path / "store", capsys), words(2, 80)[7]
+    shown = terminal("get", B)
+    assert f"the newest fetch is not shown: {B} was rejected at 2023-11-14T22:13:22Z: exact copy of {A}" in shown.err
+    assert word in shown.out
+    fields = terminal("get", B, "--json").object()
+    assert (fields["rejected"]["timestamp"], fields["rejected"]["verdict"]["kind"]) == ("2023-11-14T22:13:22Z", "exact")
+    assert "rejected" not in terminal("get", A, "--json").object()
+    terminal("index")
+    assert "newest fetch rejected" in terminal("search", word).out
+    assert terminal("search", word, "--json").object()["rejected"]["verdict"]["of_url"] == A
+    with serving(tmp_path / "store") as served:
+        assert served.http.get("/v1/page", params={"url": B}).json()["rejected"]["verdict"]["of_url"] == A
+        for path, query in (("/page", {"url": B}), ("/search", {"query": word})):
+            text = served.http.get(path, params=query, headers={"accept": "text/html"}).text
+            assert "ewest fetch" in text and A in text, path

@@ -16,6 +16,7 @@ from docstore.archives.selection import Selection
 from docstore.cli.main import main
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import ClusterPlace
+from docstore.model.keys import resolve, row_key
 from docstore.model.types import Page
 from docstore.sweep.candidates import candidates
 from docstore.sweep.job import SweepOptions, sweep
@@ -121,13 +122,13 @@ def test_pairs_are_verified_by_their_texts_wherever_batches_end(
     assert {(row["first"], row["second"]): row["similarity"] for row in found} == expected
 
 
-def versions(*captures: tuple[str, int, bytes]) -> list[tuple[str, int, int, bool | None]]:
-    """Name, time, time of the newest capture and `is_last` of the versions of captures: URL, seconds, body."""
+def made_versions(*captures: tuple[str, int, bytes], status: int = 301, location: str = "/b") -> list[dict[str, Any]]:
+    """The versions of captures: URL, seconds, body; a body `moved` is a redirect."""
     rows = [
-        Page(url, body, 301 if body == b"moved" else 200, (("Location", "/b"),), T0 + seconds * 1_000_000)
+        Page(url, body, status if body == b"moved" else 200, (), T0 + seconds * 1_000_000)
         for url, seconds, body in captures
     ]
-    headers = [[{"name": "Location", "value": "/b"}] for _ in rows]
+    headers = [[{"name": "Location", "value": location}] for _ in rows]
     table = pa.table(
         {
             "url": [each.url for each in rows],
@@ -140,9 +141,14 @@ def versions(*captures: tuple[str, int, bytes]) -> list[tuple[str, int, int, boo
     pages = pa.Table.from_batches(kernels.pages_of_rows(RULE, table.to_batches(2)))
     pages = pages.sort_by([(name, "ascending") for name in ("row_key", "timestamp", "body")])
     made = pa.Table.from_batches(kernels.versions_of_pages(pages.to_batches(3)), kernels.VERSION)
+    return list(made.to_pylist())
+
+
+def versions(*captures: tuple[str, int, bytes]) -> list[tuple[str, int, int, bool | None]]:
+    """Name, time, time of the newest capture and `is_last` of the versions of captures."""
     return [
         (row["row_key"].decode().rpartition("/")[2], *((row[name] - T0) // 1000 for name in TIMES), row["is_last"])
-        for row in made.to_pylist()
+        for row in made_versions(*captures)
     ]
 
 
@@ -198,6 +204,27 @@ def test_the_redirect_of_the_newest_capture_is_kept_beside_the_versions() -> Non
     url = "http://a.example/x"
     assert [last for _, _, _, last in versions((url, 1, b"moved"), (url, 2, b"one"))] == [False, True]
     assert [last for _, _, _, last in versions((url, 1, b"one"), (url, 2, b"moved"))] == [False, True, None]
+
+
+@pytest.mark.parametrize(
+    ("status", "location", "moves"),
+    [
+        (301, "/b", True),
+        (302, "https://www.a.example/b", True),
+        (308, "http://b.example/", True),
+        (302, "http://b.example/", False),
+    ],
+)
+def test_versions_of_a_url_that_has_moved_vote_for_where_it_leads(status: int, location: str, moves: bool) -> None:
+    captures = [
+        ("http://a.example/x", 1, b"one"),
+        ("http://a.example/x", 2, b"two"),
+        ("http://a.example/x", 3, b"moved"),
+    ]
+    rows = made_versions(*captures, status=status, location=location)
+    target = row_key(resolve("http://a.example/x", location) or "") if moves else None
+    assert {row["declared"] for row in rows if row["is_last"] is not None} == {target}
+    assert [row["redirect"] for row in rows if row["is_last"] is None] == ([target] if moves else [])
 
 
 def test_a_store_takes_back_the_clusters_of_its_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
