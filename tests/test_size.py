@@ -27,7 +27,7 @@ from tools.size import batch_counts, calls_of, figures, lines_of_code, near_dupl
 
 CEILINGS = {
     "lines of code of docstore/": 43_390,
-    "lines of code of the core": 32_040,
+    "lines of code of the core": 32_070,
     "files of docstore/": 198,
     "classes": 441,
     "record types": 215,
