@@ -14,6 +14,7 @@ Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `im
 | what crawlers and clients send (methods, codings, framing, revisits, reject by site) | 1,000 of 700 | 0 | 4 | 0 |
 | beyond one machine (Spark without a store, zeros in the log, rebuild, load on HBase) | 760 of 900 | 0 | 7 | 440 |
 | one definition (rules at the head of Rust modules, their tests in Rust, mutants) | 0 | 920 | 0 | 280 |
+| snippets, search and Markdown in one form | 138 of 250 | 375 of 300 | 0 | 0 |
 | sentences, lists, tables and headings stay whole | 75 of 250 | 1,260 of 1,000 | 0 | 155 |
 """
 
@@ -26,8 +27,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_390,
-    "lines of code of the core": 32_070,
+    "lines of code of docstore/": 43_455,
+    "lines of code of the core": 32_100,
     "files of docstore/": 198,
     "classes": 441,
     "record types": 215,
@@ -38,9 +39,9 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 22_000,
+    "lines of Rust": 22_380,
     "lines of tools/": 10_010,
-    "lines of tests/": 45_545,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 45_705,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 

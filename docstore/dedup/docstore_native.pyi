@@ -36,7 +36,8 @@ TEXT_LIMIT_BYTES: int
 def charset_of(body: bytes, content_type: str) -> tuple[str, str]:
     """The encoding of a body, and what says so: "bom", "http", "meta", "xml" or "guessed"."""
 
-def joined_words(text: str, table: bytes) -> str: ...
+def joined_words(text: str, for_search: bool = False) -> str: ...
+def placed_words(text: str) -> tuple[str, list[bytes]]: ...
 def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
     """Which of some normalised words are words of a text, and how many words the text has."""
 

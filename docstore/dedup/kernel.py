@@ -50,15 +50,9 @@ def body_checksum(body: bytes) -> bytes:
 # --- bodies and texts
 
 
-def joined_words(text: str, table: bytes = b"") -> str:
-    """The normalised words of a text with one blank between.
-
-    Args:
-        text: any.
-        table: what becomes of each character of the words up to the table's end, in UTF-16 (little-endian, no
-            surrogates); it keeps ASCII, and a NUL drops a character.
-    """
-    return docstore_native.joined_words(text, table)
+def joined_words(text: str) -> str:
+    """The normalised words of a text with one blank between."""
+    return docstore_native.joined_words(text)
 
 
 def words(text: str) -> list[str]:

@@ -6,8 +6,10 @@ Words are those of `dedup.kernel.words`, by which pages are compared, for every 
 terms more often than by chance.  Terms are words and sequences of up to four words that occur three times (twice in a
 short text).  Frequent terms of the same sentences are one cluster.  The weight of a term is the sum over the clusters
 of (observed - expected)^2 / expected, without its largest part.  A phrase does not begin or end with a stop word; stop
-words are the most frequent words of the store's pages in the language, and the lists of Stopwords ISO for Arabic,
-Bengali, Hindi and Korean.
+words are the most frequent words of the store's pages in the language, and the list of Stopwords ISO for the language
+of the page: the declared one, else the one whose list has most of its words.  Japanese is written in several scripts,
+so there a sequence of one script is a word: no phrase begins or ends inside one, with Hiragana, or with a single
+character, which may be the stem of a verb.
 Simpler here than in the original: words are not stemmed, frequent terms are clustered by mutual information alone, and
 the expected value is counted in sentences.
 
@@ -82,10 +84,15 @@ SAMPLE_PAGES: Final = 2_000
 STOP_SHARE: Final = 0.15
 """A stop word is in at least this share of the pages of its language."""
 MAX_STOP_WORDS: Final = 400
+LEAST_PAGES: Final = 10
+"""In a store of fewer pages of a language a word that most of them have may be their subject."""
 LISTED_LANGUAGES: Final = ("ar", "bn", "hi", "ko")
 """Their words have many forms, of which each is rare.  No word of other languages is written in the same way, but for
 languages with the script and the stop words of one of these, so the lists hold for every page."""
+GUESSED_CHARACTERS: Final = 2_000
 _SENTENCE: Final = re.compile(r"[.!?;](?=\s)|[。！？।॥؟۔…\n]+")
+_KANA: Final = re.compile("[\u3041-\u3096\u30a1-\u30fa\uff66-\uff9d]")
+_CHUNK: Final = re.compile("[\\w\u3099\u309a\uff9e\uff9f]+")
 
 
 def keyphrases(store: Store, _lists: Mapping[str, Path]) -> Annotator:
@@ -95,11 +102,13 @@ def keyphrases(store: Store, _lists: Mapping[str, Path]) -> Annotator:
     def of_document(document: Document) -> Fields | None:
         if not stop:
             stop.update(stop_words(store))
+        text = document.text or ""
         lang = _primary(document.newest.lang or "")
-        phrases = key_phrases(document.text or "", stop.get(lang) or stop[""])
+        listed = listed_stop_words((lang,), is_joined=True) or _guessed_stop_words(text)
+        phrases = key_phrases(text, listed | (stop.get(lang) or stop[""]))
         return {"phrases": [[phrase, round(weight, 1)] for phrase, weight in phrases]} if phrases else None
 
-    return Annotator("keyphrases", "2", of_document)
+    return Annotator("keyphrases", "3", of_document)
 
 
 def stop_words(store: Store) -> dict[str, frozenset[str]]:
@@ -138,6 +147,15 @@ def listed_stop_words(languages: tuple[str, ...], *, is_joined: bool = False) ->
     )
 
 
+def _guessed_stop_words(text: str) -> frozenset[str]:
+    """The list of the language that has most words of the beginning of a text; the English one if none has more."""
+    from stopwordsiso import langs
+
+    counts = Counter(words(text[:GUESSED_CHARACTERS]))
+    lists = [listed_stop_words((lang,), is_joined=True) for lang in ("en", *sorted(langs()))]
+    return max(lists, key=lambda listed: sum(count for word, count in counts.items() if word in listed))
+
+
 def _sample(store: Store, step: int) -> Iterator[tuple[str, str]]:
     """URL of one page in `step`, with the language of its note."""
     for row in store.cells.scan(
@@ -151,7 +169,7 @@ def _sample(store: Store, step: int) -> Iterator[tuple[str, str]]:
 
 def _frequent(counts: Counter[str], pages: int) -> frozenset[str]:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    most = min(MAX_STOP_WORDS, len(ordered) // 20)
+    most = min(MAX_STOP_WORDS, len(ordered) // 20) if pages >= LEAST_PAGES else 0
     return frozenset(word for word, count in ordered[:most] if count >= max(2, STOP_SHARE * pages))
 
 
@@ -166,7 +184,7 @@ def topic_phrases(text: str, lang: str) -> list[str]:
         text: of the part.
         lang: language tag of the page; English if it is "".
     """
-    return [phrase for phrase, _ in key_phrases(text, listed_stop_words((_primary(lang) or "en",)))]
+    return [phrase for phrase, _ in key_phrases(text, listed_stop_words((_primary(lang) or "en",), is_joined=True))]
 
 
 Phrase: TypeAlias = tuple[str, ...]
@@ -178,6 +196,9 @@ def key_phrases(text: str, stop: frozenset[str]) -> list[tuple[str, float]]:
     total = 0
     for part in _SENTENCE.split(text):
         sentence = words(part)
+        if _KANA.search(part):
+            sentence = _japanese_words(part)
+            stop |= {word for word in sentence if is_unspaced(word[0]) and (len(word) == 1 or _script(word) == "hira")}
         if sentence:
             sentences.append(sentence)
             total += len(sentence)
@@ -207,6 +228,28 @@ def key_phrases(text: str, stop: frozenset[str]) -> list[tuple[str, float]]:
             if len(kept) == MAX_PHRASES:
                 break
     return [(_render(phrase), weight) for phrase, weight in kept]
+
+
+def _japanese_words(text: str) -> list[str]:
+    """The words of a text, where characters of one script that stand together are one word."""
+    found: list[str] = []
+    for chunk in _CHUNK.findall(text):
+        before = ""
+        for word in words(chunk):
+            script = before if word == "\u30fc" and before else _script(word)
+            if script and script == before:
+                found[-1] += word
+            else:
+                found.append(word)
+            before = script
+    return found
+
+
+def _script(word: str) -> str:
+    """The script of the first character of a Japanese word; "" if it is of one with blanks."""
+    if "\u3041" <= word[0] <= "\u309f":
+        return "hira"
+    return "kata" if "\u30a1" <= word[0] <= "\u30ff" else "kanji" if is_unspaced(word[0]) else ""
 
 
 def _terms(sentences: Sequence[Sequence[str]], stop: frozenset[str], least: int) -> list[tuple[Phrase, list[int]]]:
@@ -239,7 +282,8 @@ def _is_phrase(run: Phrase, stop: frozenset[str]) -> bool:
     if run[0] in stop or run[-1] in stop or all(word.isdigit() for word in run):
         return False
     if is_unspaced(run[0][0]):  # stop words of these scripts are one or two letters
-        return len(run) > 1 and "".join(run[:2]) not in stop and "".join(run[-2:]) not in stop
+        is_long = len(run) > 1 or (len(run[0]) > 1 and is_unspaced(run[0][1]))
+        return is_long and "".join(run[:2]) not in stop and "".join(run[-2:]) not in stop
     return len(run) > 1 or len(run[0]) > 1
 
 
@@ -328,7 +372,7 @@ def focused_entity(
     newest, url = document.newest, shown_url(document.url).replace("_", " ")
     heads = [words(part) for part in (newest.title or "", newest.description or "", url, *links)]
     sentences = [split for part in _SENTENCE.split(newest.text or "") if (split := words(part))]
-    stop = listed_stop_words((_primary(newest.lang or "") or "en",))
+    stop = listed_stop_words((_primary(newest.lang or "") or "en",), is_joined=True)
     kept = [[word for word in sentence if word not in stop] for sentence in sentences]
     counts = Counter(word for sentence in kept for word in sentence)
     weights = [sum(counts[word] for word in sentence) / max(1, len(sentence)) for sentence in kept]

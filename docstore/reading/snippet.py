@@ -8,8 +8,9 @@ Windows over the places are compared: first by the weight of the different words
 whether a sentence starts before them in the remaining room, and how early they come.  If the best
 window of the whole length misses words, two or three shorter passages are tried, and used if they cover more.
 
-A passage begins at the start of a near sentence or block, else between words; it ends likewise.  In text
-without blanks it is cut between characters, never inside one.  An ellipsis shows a cut inside a sentence.  Without
+A passage begins at the start of a near sentence or block, else between words; it ends likewise.  No sentence ends
+behind an abbreviation (`_ends_sentence`).  A heading is parted from what follows it by a dash.  In text without blanks
+it is cut between characters, never inside one.  An ellipsis shows a cut inside a sentence.  Without
 a query, or if the text has no word of it, the snippet is the page's description, else the beginning of its text.
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from unicodedata import category
 
 from docstore.model.capture import DESCRIPTION, HEADINGS, MAIN, TITLE, Column
 from docstore.model.errors import InvalidArgument
@@ -26,7 +28,7 @@ from docstore.model.plain import asdict
 from docstore.reading.render import shown_text
 from docstore.storage.captures import LiveCapture
 from docstore.storage.table import CaptureRows
-from docstore.text.finding import FoldedText, Term, cut_after, cut_before, is_boundary, terms
+from docstore.text.finding import PlacedWords, Term, cut_after, cut_before, is_boundary, terms
 
 if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
     from docstore.storage.port import Values
@@ -46,6 +48,25 @@ ELLIPSIS: Final = "\u2026"
 
 _SENTENCE_ENDS: Final = (". ", "! ", "? ")
 _UNSPACED_SENTENCE_ENDS: Final = ("。", "！", "？", "।")
+_ABBREVIATIONS: Final = {
+    "en": "Adm Capt Cf Co Col Corp Dept Dr Ed Eds Eq Fig Figs Gen Gov Hon Inc Jr Lt Ltd Mr Mrs Ms Mt No Nos Op Prof "
+    "Rep Rev Sec Sen Sgt Sr St Vol Vols al approx cf e.g ed eds eq i.e incl resp viz vs",
+    "de": "Abb Abs Art Bd Dipl Hr Fr Ing Kap Mio Mrd Nr Str Tab Tel Univ allg bspw bzw ca evtl gem geb gest ggf inkl "
+    "max min sog u.a usw vgl z.B z.T zzgl",
+    "fr": "MM Me Mgr Mlle Mme Mmes Pr Ste Éd art av chap env ex fig hab p.ex éd",
+    "es": "Avda Dra Dña EE.UU Gral Lic Sra Sres Srta Ud Uds Vd aprox núm p.ej pág págs tel",
+    "it": "Avv Dott Dott.ssa On Sig Sig.ra Sigg cfr ecc pag",
+    "pt": "Exmo Profa Sra",
+    "nl": "bijv blz dhr drs enz ir mevr mw nr o.a",
+    "pl": "dr inż m.in mgr np nr prof tj tzw ul wg",
+    "ru": "акад г гг гл др им млн млрд проф рис руб см стр т.д т.е т.к т.п тыс ул",
+    "hi": "डॉ पं प्रो कु मि रु श्री सुश्री",
+    "bn": "ড ডা প্রো মি মিসেস মো মোছা মুহা",
+}
+"""Behind these and a dot no sentence ends, whatever follows."""
+_KEPT: Final = frozenset(" ".join(_ABBREVIATIONS.values()).split())
+_LONGEST_ABBREVIATION: Final = 12
+_DASH: Final = "\u2013"
 _BACK_TO_BLANK: Final = 40
 """Characters that a cut goes back for a blank; after them the text is taken for one without blanks."""
 _SENTENCE_BONUS: Final = 0.2
@@ -144,13 +165,13 @@ class _Window(NamedTuple):
     found: frozenset[int]
 
 
-def lead(folded: FoldedText, wanted: Sequence[Term], length: int) -> tuple[Passage, ...]:
+def lead(folded: PlacedWords, wanted: Sequence[Term], length: int) -> tuple[Passage, ...]:
     """The beginning of a text, cut; terms of the query in it are marked."""
     text = folded.text
     return (_cut(folded, wanted, 0, _passage_end(text, 0, 0, length, len(text))),) if text else ()
 
 
-def passages(folded: FoldedText, wanted: Sequence[Term], length: int) -> tuple[Passage, ...]:
+def passages(folded: PlacedWords, wanted: Sequence[Term], length: int) -> tuple[Passage, ...]:
     """The passages of a text that cover a query best; none if no term of it is in the text.
 
     Args:
@@ -197,7 +218,7 @@ def _several(
     return total, spans
 
 
-def _hits(folded: FoldedText, wanted: Sequence[Term]) -> tuple[list[_Hit], list[float]]:
+def _hits(folded: PlacedWords, wanted: Sequence[Term]) -> tuple[list[_Hit], list[float]]:
     """Places of the terms in order, and what each term weighs."""
     hits: list[_Hit] = []
     weights: list[float] = []
@@ -252,6 +273,32 @@ def _best_window(text: str, hits: Sequence[_Hit], weights: Sequence[float], widt
 # --- cutting
 
 
+def _ends_sentence(text: str, place: int) -> bool:
+    """Whether a sentence ends with the mark at a place, behind which a blank stands.
+
+    None ends with the dot of an initial, of an abbreviation of the list, or of a number of one or two digits; nor of
+    one to three letters if a lowercase letter or a digit follows.
+    """
+    if text[place] != ".":
+        return True
+    token = text[max(0, place - _LONGEST_ABBREVIATION) : place].split()[-1:]
+    word = token[0].lstrip("([{\"'\u2018\u201c\u201e\u00ab") if token and not text[place - 1].isspace() else ""
+    last = word.rpartition(".")[2]
+    if word in _KEPT or len(last) == 1 or (len(last) == 2 and last.isdigit()):
+        return False
+    following = text[place + 1 : place + 8].lstrip()[:1]
+    is_short = len(last) <= 3 and all(category(character)[0] in "LM" for character in last)
+    return not (last and is_short and (following.islower() or following.isdigit()))
+
+
+def _last_end(text: str, mark: str, low: int, high: int) -> int:
+    """Where the last mark in text[low:high] begins that ends a sentence; -1 if there is none."""
+    found = text.rfind(mark, low, high)
+    while found >= 0 and not _ends_sentence(text, found):
+        found = text.rfind(mark, low, found + 1)
+    return found
+
+
 def _sentence_start(text: str, low: int, place: int) -> int:
     """The last start of a sentence or block in text[low:place + 1]; -1 if there is none."""
     best = 0 if low == 0 else -1
@@ -260,7 +307,7 @@ def _sentence_start(text: str, low: int, place: int) -> int:
         best = found + 1
     from_there = low - 2 if low > 2 else 0
     for mark in _SENTENCE_ENDS:
-        found = text.rfind(mark, from_there, place) + 2
+        found = _last_end(text, mark, max(from_there, best - 2), place) + 2
         if found > best and found > 1:
             best = found
     if not text.isascii():
@@ -289,10 +336,14 @@ def _earlier_start(text: str, earliest: int, start: int) -> int:
     """The first start of a sentence in text[earliest:start], so that a passage at the end of a text is filled."""
     if earliest == 0:
         return 0
-    places = [
-        text.find(mark, earliest, start) + len(mark) for mark in ("\n", *_SENTENCE_ENDS) if mark in text[earliest:start]
-    ]
-    return min(places, default=start)
+    place = text.find("\n", earliest, start) + 1 or start
+    for mark in _SENTENCE_ENDS:
+        found = text.find(mark, earliest, place)
+        while found >= 0 and not _ends_sentence(text, found):
+            found = text.find(mark, found + 1, place)
+        if found >= 0:
+            place = found + len(mark)
+    return place
 
 
 def _word_start(text: str, place: int, limit: int) -> int:
@@ -310,7 +361,9 @@ def _passage_end(text: str, start: int, least: int, most: int, high: int) -> int
         return len(text)
     from_there = max(least, start + 2 * (most - start) // 3)
     stops = [text.rfind("\n", from_there, end + 1)]
-    stops += [found + 1 if (found := text.rfind(mark, from_there, end + 1)) >= 0 else -1 for mark in _SENTENCE_ENDS]
+    stops += [
+        found + 1 if (found := _last_end(text, mark, from_there, end + 1)) >= 0 else -1 for mark in _SENTENCE_ENDS
+    ]
     if not text.isascii():
         stops += [
             found + 1 if (found := text.rfind(mark, from_there, end)) >= 0 else -1 for mark in _UNSPACED_SENTENCE_ENDS
@@ -324,17 +377,23 @@ def _passage_end(text: str, start: int, least: int, most: int, high: int) -> int
     return cut if cut > start else min(cut_after(text, end), len(text))
 
 
-def _cut(folded: FoldedText, wanted: Sequence[Term], start: int, end: int) -> Passage:
+def _cut(folded: PlacedWords, wanted: Sequence[Term], start: int, end: int) -> Passage:
     text = folded.text
+    if text[start : start + 1] == _DASH and text[start + 1 : start + 2].isspace():
+        start += 2
     before = start > 0 and _sentence_start(text, max(0, start - 2), start) != start
     stop = text[end - 1 : end + 1]
     after = end < len(text) and not (
-        text[end] == "\n" or stop[:1] in _UNSPACED_SENTENCE_ENDS or (stop[:1] in ".!?" and stop[1:].isspace())
+        text[end] == "\n"
+        or stop[:1] in _UNSPACED_SENTENCE_ENDS
+        or (stop[:1] in ".!?" and stop[1:].isspace() and _ends_sentence(text, end - 1))
     )
+    if text[start:end].endswith(f" {_DASH}"):  # behind a heading
+        end -= 2
     marks: list[tuple[int, int]] = []
     partial: list[bool] = []
     for first, last, is_partial in sorted(
-        (max(place[0], start), place[1], term.partial)
+        (max(place[0], start), place[1], term.is_partial)
         for term in wanted
         for place in folded.find(term, end - start, start, end)
     ):
@@ -381,8 +440,8 @@ def snippets(
 def _of_capture(url: str, found: LiveCapture, values: Values, wanted: Sequence[Term], length: int) -> Snippet | None:
     if MAIN not in found.columns:
         return None
-    folded: FoldedText | None = None
-    title = _text(found, values, TITLE)[0]
+    folded: PlacedWords | None = None
+    title = _text(found, values, TITLE)
     if wanted:
         folded = _folded(found, values, MAIN, title)
         chosen = passages(folded, wanted, length)
@@ -397,16 +456,27 @@ def _of_capture(url: str, found: LiveCapture, values: Values, wanted: Sequence[T
     return Snippet(url, "main", beginning) if beginning else None
 
 
-def _folded(found: LiveCapture, values: Values, column: Column, title: str = "") -> FoldedText:
-    """A text, without signs of links to headings, and without a first line that repeats the title."""
-    text, value = _text(found, values, column)
-    shown = shown_text(text, title, _text(found, values, HEADINGS)[0] if "#" in text else "")
-    return FoldedText(shown, value if shown == text else None)
+def _folded(found: LiveCapture, values: Values, column: Column, title: str = "") -> PlacedWords:
+    """A text without signs of links to headings, without a first line that repeats the title, and with its headings
+    marked by a dash."""
+    text = _text(found, values, column)
+    if column != MAIN:
+        return PlacedWords(text)
+    headings = _text(found, values, HEADINGS)
+    text = shown_text(text, title, headings if "#" in text else "")
+    names = {shown_text(heading, "", headings) for heading in headings.split("\n")} if headings else set()
+    lines: list[str] = []
+    heading = ""
+    for line in text.split("\n") if names else ():
+        if line != heading:  # a heading that is there twice is shown once
+            heading = line if line in names else ""
+            lines.append(f"{line} {_DASH}" if heading and not line.endswith(_DASH) else line)
+    return PlacedWords("\n".join(lines) or text)
 
 
-def _text(found: LiveCapture, values: Values, column: Column) -> tuple[str, bytes]:
+def _text(found: LiveCapture, values: Values, column: Column) -> str:
     cell_value = found.columns.get(column)
     value = b"" if cell_value is None else values.fetch(cell_value)
     if len(value) > MOST_TEXT:
-        value = value[:MOST_TEXT].decode("utf-8", "ignore").encode()  # without half a character at its end
-    return value.decode("utf-8", "replace"), value
+        return value[:MOST_TEXT].decode("utf-8", "ignore")  # without half a character at its end
+    return value.decode("utf-8", "replace")

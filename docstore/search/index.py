@@ -33,7 +33,6 @@ from urllib.parse import urlsplit
 
 from blake3 import blake3
 
-from docstore.dedup.kernel import joined_words
 from docstore.model import capture
 from docstore.model.capture import NOTE_FAMILY, Column
 from docstore.model.errors import (
@@ -54,7 +53,7 @@ from docstore.storage.files import PRIVATE, translated
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.values import READ_AHEAD_BYTES, raw_bytes_of
 from docstore.store import DocumentStore
-from docstore.text.finding import EMOJI, fold
+from docstore.text.finding import search_text
 
 try:
     import tantivy
@@ -63,7 +62,7 @@ except ImportError as missing:
 
 INDEX_FOLDER: Final = "search"
 """In the folder of a store."""
-FORMAT: Final = "docstore search 3\n"
+FORMAT: Final = "docstore search 4\n"
 FORMAT_FILE, SCRUB_FILE, PURGE_FILE, META_FILE = "FORMAT", "scrub", "purged", "meta.json"
 TEXT_FIELDS: Final = ("title", "headings", "main", "description", "keywords", "anchor", "url", "note")
 """Fields of words; `host` and `lang` are whole values, `status` and `time` numbers."""
@@ -88,16 +87,6 @@ _VALUES: Final = {
     "keywords": capture.KEYWORDS,
 }
 _NEEDED: Final = (*_VALUES.values(), capture.LANG, capture.STATUS)
-_FOLDED: Final = "".join(fold(chr(point)) or "\0" for point in range(0x2000)).encode("utf-16-le")
-"""Characters without accents; words have none after it that `fold` would change."""
-
-
-def search_text(text: str) -> str:
-    """The words of a text as indexed, separated by spaces: normalised as for dedup, without accents, and emoji."""
-    if text.isascii() or not EMOJI.search(text):
-        return joined_words(text, _FOLDED)
-    parts = zip(EMOJI.split(text), [*EMOJI.findall(text), ""], strict=True)
-    return " ".join(word for part, emoji in parts for word in (joined_words(part, _FOLDED), emoji) if word)
 
 
 def row_query(schema: tantivy.Schema, row_key: bytes) -> tantivy.Query:

@@ -40,7 +40,6 @@ from docstore.search.index import (
     TEXT_FIELDS,
     SearchIndex,
     row_query,
-    search_text,
 )  # first: it says what to install
 
 # isort: split
@@ -57,7 +56,7 @@ from docstore.reading.documents import DocumentReader
 from docstore.reading.snippet import DEFAULT_LENGTH
 from docstore.search.results import Hit, SearchOptions, SearchResults
 from docstore.store import DocumentStore
-from docstore.text.finding import beginning_of, forms_of, is_unspaced
+from docstore.text.finding import QUOTES, beginning_of, closed_up, forms_of, is_unspaced, search_text
 
 MOST_CHARACTERS: Final = 1000
 MAX_WORDS: Final = 64
@@ -78,7 +77,7 @@ MAX_EXTRA_HITS: Final = 20
 MAX_RANK: Final = 100_000
 MARKED_FIELDS: Final = ("", "main", "description")
 
-_ITEM: Final = re.compile(r'([+-]?)(?:([A-Za-z]+):(?![/:]))?(?:"([^"]*)"?|(\S+))')
+_ITEM: Final = re.compile(rf"([+-]?)(?:([A-Za-z]+):(?![/:]))?(?:[{QUOTES}]([^{QUOTES}]*)[{QUOTES}]?|(\S+))")
 _URL: Final = re.compile(r"(?i)https?://.")
 
 
@@ -116,7 +115,11 @@ def parse(query: str) -> list[Item]:
                 f'put words with a colon in quotation marks: "{match[0].lstrip("+-")[:80]}"'
             )
         text = word or phrase or ""
-        item = Item(sign, field, shown_url(text) if _URL.match(text) else text, word is None)
+        if _URL.match(text):
+            text = shown_url(text)
+        elif word and field not in WHOLE_FIELDS:
+            text = closed_up(text)
+        item = Item(sign, field, text, word is None)
         if not search_text(item.text).strip():
             continue
         if items and item[:2] == items[-1][:2] == ("", "") and not (item.is_phrase or items[-1].is_phrase):
@@ -344,21 +347,28 @@ class QueryMaker:
         return self._weights.fields[field] or 1.0
 
     def _word(self, word: str, field: str, boost: float) -> Iterator[Query]:
-        """Queries of a word in a field, and of the words that begin with it."""
+        """Queries of a word in a field, of words that begin with it, and of its other forms."""
         count = self._searcher.doc_freq(field, word)
         if count:
             yield Query.boost_query(Query.term_query(self._schema, field, word), boost)
-        beginning = beginning_of(word) or (word if forms_of(word) else "")
-        if not beginning or not self._weights.beginning or count > self._frequent:
+        weight = boost * self._weights.beginning
+        if not weight:
             return
-        endings = list(self._searcher.terms_with_prefix(field, beginning, limit=MAX_ENDINGS))
-        endings += [(form, self._searcher.doc_freq(field, form)) for form in forms_of(word)]
-        others = [(other, count) for other, count in endings if other != word and count]
+        forms = [form.split() for form in forms_of(word)]
+        others = {form: self._searcher.doc_freq(field, form) for form, *more in forms if not more}
+        beginning = beginning_of(word)
+        if beginning and count <= self._frequent:
+            others |= self._searcher.terms_with_prefix(field, beginning, limit=MAX_ENDINGS)
+        others = {other: pages for other, pages in others.items() if other != word and pages}
         if others:
-            score = boost * self._weights.beginning * self._rarity(sum(count for _, count in others))
             # A set of terms would be a new automaton for each query: three times as slow.
-            terms = [Query.term_query(self._schema, field, other, index_option="basic") for other, _ in others]
-            yield Query.const_score_query(Query.boolean_query([(Occur.Should, one) for one in terms]), score)
+            terms = [Query.term_query(self._schema, field, other, index_option="basic") for other in others]
+            query = Query.boolean_query([(Occur.Should, one) for one in terms])
+            yield Query.const_score_query(query, weight * self._rarity(sum(others.values())))
+        for parts in forms:
+            if len(parts) > 1 and (pages := min(self._searcher.doc_freq(field, part) for part in parts)):
+                query = Query.phrase_query(self._schema, field, list(parts))
+                yield Query.const_score_query(query, weight * self._rarity(pages))
 
     def _rarity(self, pages: int) -> float:
         """BM25's weight of a word by the number of pages with it."""
@@ -444,8 +454,9 @@ def search(
 
         total, ranked = _ranked(searcher, made, 2 * (limit + offset) + MAX_EXTRA_HITS)
         groups, complete = _groups(index.store, ranked, limit + offset, matches if collapse else None, deadline)
-    said = (item.text for item in items if item.sign != "-" and item.field in MARKED_FIELDS)
-    marked = " ".join((*said, *maker.synonyms_used))
+    said = [item for item in items if item.sign != "-" and item.field in MARKED_FIELDS]
+    exact = (f'"{text}"' for text in (*(item.text for item in said if item.is_phrase), *maker.synonyms_used))
+    marked = " ".join((*(item.text for item in said if not item.is_phrase), *exact))
     hits = []
     for group in groups[offset : offset + limit]:
         length = options.get("length", DEFAULT_LENGTH)

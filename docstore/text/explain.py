@@ -80,4 +80,4 @@ def doubts(title: str, headings: str, main: str, visible: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    return docstore_native.joined_words(text, b"").split()
+    return docstore_native.joined_words(text).split()

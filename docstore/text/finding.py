@@ -1,24 +1,20 @@
-"""Query words in text: case and accents folded, positions kept.
+"""The words of a query and of a text in the forms that a search compares, and the places of query words in a text.
 
-This folding is for search, not for fingerprints: it is looser than `words.fold`, and each character stays one
-character, so that a position in the folded text is a position in the text.  Letters are lower-cased.  Letters of the
-Latin, Greek or Cyrillic script lose their accents, if Unicode decomposes them (and o, d, l, h, t, i their bars and
-dots); full-width letters and digits become plain ones.  Separate combining accents (U+0300 to U+036F) are dropped; only
-then a map of positions is made.  ``ss`` and U+00DF match each other.
+One function gives these forms, to the search index, to a query and to a snippet: those of `native/core/src/search.rs`,
+with each emoji as a word of its own.  `PlacedWords` keeps where each word stands in the text, so a word is marked
+whatever characters it is written in: with soft hyphens, as ligatures, in half or full width, or in composed letters.
 
-A query is split into words.  Runs of a script without blanks between words are split into pairs of neighbouring
-characters (marks stay with their character), because word boundaries are unknown: consecutive pairs mark the whole run.
-
-A query word matches at the beginning of a word of the text: the whole word, or a prefix of it (`beginning_of`).  In
-scripts without blanks it matches anywhere.  The search index has the same rules.
+A query word matches at the beginning of a word of the text: the whole word, or a prefix of it (`beginning_of`).  It
+also matches its other forms (`forms_of`): plurals of English, short Bengali and Hindi nouns with an ending, an Arabic
+noun with and without its article, and words that are written apart.  What stands in quotation marks matches as it is.
+Scripts without blanks between words give a word for each character, so their sequences are searched by pairs of
+neighbours: consecutive pairs mark the whole sequence.  The search index has the same rules.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Callable
-from functools import lru_cache
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import Final, NamedTuple
 from unicodedata import category, combining
@@ -34,20 +30,6 @@ INDIC_PREFIX: Final = 3
 MAX_TERMS: Final = 32
 """Further words of a query are ignored."""
 
-_WORD_CATEGORIES: Final = frozenset({"Mn", "Mc", "Me", "No", "Nl", "Pc"})
-_SIMILAR: Final = {"ø": "o", "đ": "d", "ł": "l", "ħ": "h", "ŧ": "t", "ı": "i", "ς": "σ"}
-"""Letters without a decomposition."""
-_LAST_ACCENTED: Final = 0x0530
-"""After Cyrillic: later scripts keep their marks, because a mark makes another letter."""
-_FOLDED_RANGES: Final = "\u00aa-\u024f\u0370-\u0530\u1e00-\u1fff\uff10-\uff5a"
-_FOLDED_CHARACTER: Final = re.compile(f"[{_FOLDED_RANGES}]")
-_ACCENT: Final = re.compile("[\u0300-\u036f]")
-_ACCENT_LEADS: Final = (b"\xcc", b"\xcd")
-"""First bytes, in UTF-8, of combining accents."""
-_FOLDED_LEADS: Final = tuple(bytes((lead,)) for lead in (*range(0xC4, 0xCA), 0xE1, 0xEF))
-"""First bytes of the other characters that may fold to one of Latin-1."""
-_FOLDED_BYTES: Final = re.compile(rb"[\xc4-\xc9\xe1\xef][\x80-\xbf]{1,2}")
-
 is_unspaced: Final = docstore_native.is_unspaced
 """Whether a character is of a script that does not separate words."""
 _VOWEL_SIGNS: Final = "".join(
@@ -57,7 +39,8 @@ _VOWEL_SIGNS: Final = "".join(
 
 
 _ENDINGS: Final = {
-    "Bengali": "গুলোর গুলির গুলোকে গুলিকে গুলোতে গুলিতে গুলো গুলি দেরকে দের েরা ের টির টার টিকে টাকে টি টা কে তে রা র য\u09bc",
+    "Bengali": "গুলোর গুলির গুলোকে গুলিকে গুলোতে গুলিতে গুলো গুলি য\u09bcেদের য\u09bcেরা য\u09bcের য\u09bcে দেরকে দের েরা ের "
+    "খানার খানা খানি টির টার টিকে টাকে টিতে টাতে টি টা কে তে রা ে র য\u09bc",
     "Devanagari": "ियों ियाँ ियां ाओं ुओं ताएँ ताएं ाएँ ाएं ुएँ ुएं ों ें",
     "Hangul": "으로부터 에서부터 로부터 에서는 에서도 에게서 이라고 입니다 으로는 에서 에게 으로 까지 부터 처럼 보다 "
     "마다 조차 이나 이라 이다 들은 들이 들을 들의 라고 하고 께서 한테 은 는 이 가 을 를 에 의 와 과 도 로 만 들",
@@ -82,10 +65,14 @@ def beginning_of(word: str) -> str:
     if "\uac00" <= last <= "\ud7a3":
         return _without_ending(word, "Hangul") if len(word) >= HANGUL_PREFIX else ""
     if "\u0900" <= last < "\u0e00":
-        script = "Bengali" if "\u0980" <= last < "\u0a00" else "Devanagari"
-        stem = _without_ending(word, script).rstrip(_VOWEL_SIGNS)
+        stem = _without_ending(word, _indic_script(last)).rstrip(_VOWEL_SIGNS)
         return stem if len(word) >= INDIC_PREFIX and len(stem) > 1 else ""
-    return word if len(word) >= PREFIX_CHARACTERS and not is_unspaced(last) else ""
+    least = PREFIX_CHARACTERS - ("\u0621" <= last <= "\u064a")
+    return word if len(word) >= least and not is_unspaced(last) else ""
+
+
+def _indic_script(character: str) -> str:
+    return "Bengali" if "\u0980" <= character < "\u0a00" else "Devanagari"
 
 
 _ARABIC: Final = re.compile(
@@ -101,13 +88,52 @@ _ARTICLES: Final = (
     "\u0643\u0627\u0644",
     "\u0641\u0627\u0644",
 )
+_INDIC: Final = re.compile("[\u0900-\u09ff]{2,}")
+_LATIN: Final = re.compile("[a-z]{2,}")
+_SIBILANT: Final = re.compile("(?:s|x|z|ch|sh)$")
+_SINGULARS: Final = frozenset({"news", "does", "goes", "always", "perhaps", "this", "whereas"})
+"""Frequent words that end like plurals."""
+_PREFIXES: Final = (*"bcdefghjklmnpqrstuvwxyz", "anti", "co", "hi", "multi", "non", "pre", "sci", "semi", "sub", "wi")
+"""What stands before a hyphen and is no word of its own: a letter as in e-mail and x-ray, and prefixes."""
+LONGEST_ABBREVIATION: Final = 5
 
 
 def forms_of(word: str) -> tuple[str, ...]:
-    """Other forms of a word, that do not begin like it: an Arabic word with and without its article."""
-    article = _ARABIC.match(word)
-    forms = [] if article is None else [form + word[article.end() :] for form in _ARTICLES]
+    """Other forms of a folded word, that need not begin like it; a form may be several words, with a blank between."""
+    forms: list[str] = []
+    if _LATIN.fullmatch(word):
+        forms = _numbers_of(word)
+        forms += [f"{part} {word.removeprefix(part)}" for part in _PREFIXES if word[:-1].startswith(part)]
+        if len(word) <= LONGEST_ABBREVIATION:
+            forms.append(" ".join(word))
+    elif article := _ARABIC.match(word):
+        forms = [form + word[article.end() :] for form in _ARTICLES]
+    elif _INDIC.fullmatch(word):
+        script = _indic_script(word[0])
+        forms = [] if beginning_of(word) else [word + ending for ending in _ENDINGS[script].split()]
+        ending = _ENDING[script].search(word)
+        forms += [word[:2]] if ending and ending.start() == 2 else []  # too short for a prefix
     return tuple(form for form in forms if form != word)
+
+
+def _numbers_of(word: str) -> list[str]:
+    """The plural and the singular of an English word, as far as its ending tells; often a form that is no word."""
+    if len(word) < 3 or word in _SINGULARS:
+        return []
+    forms = []
+    if word.endswith("y") and word[-2] not in "aeiou":
+        forms.append(f"{word[:-1]}ies")
+    elif _SIBILANT.search(word):
+        forms += [] if word.endswith("es") else [f"{word}es"]
+    elif f"{word}s" not in _SINGULARS:
+        forms += [f"{word}s", f"{word}es"] if word.endswith("o") else [f"{word}s"]
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        forms.append(word[:-1])
+        if len(word) > 4 and word.endswith("ies"):
+            forms.append(f"{word[:-3]}y")
+        elif word.endswith("es") and (_SIBILANT.search(word[:-2]) or word.endswith("oes")):
+            forms.append(word[:-2])
+    return forms
 
 
 EMOJI: Final = re.compile(
@@ -116,242 +142,164 @@ EMOJI: Final = re.compile(
 """A pictograph or a flag: a word of its own in a search."""
 
 
-def fold(text: str) -> str:
-    """A text folded character by character, without accents."""
-    return _wide_form(text)[0]
+QUOTES: Final = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\uff02'
+_QUOTED: Final = re.compile(f"(?<![^\\s+:(-])[{QUOTES}]([^{QUOTES}]*)[{QUOTES}]?")
+_ABBREVIATION: Final = re.compile(r"(?<![\w.])(?:[^\W\d_]\.)+[^\W\d_](?![\w])\.?", re.ASCII)
+_HYPHENATED: Final = re.compile("(?<![\\w-])([A-Za-z]+)[-\u2010\u2011]([A-Za-z]{2,})(?![\\w-])")
 
 
-def is_word_character(character: str) -> bool:
-    """Whether a character is part of words: letters, marks, numbers and connectors, as in `words`."""
-    if character.isalnum() or character == "_":
-        return True
-    return character > "\x7f" and unicodedata.category(character) in _WORD_CATEGORIES
+def closed_up(text: str) -> str:
+    """Words of a query without the points of abbreviations; hyphenated ones also, or only, without their hyphen.
+
+    U.S.A. becomes USA, of which U.S.A. is another form (`forms_of`), and e-mail email.  Of other hyphenated words the
+    parts stay, and the whole word is added at the end.
+    """
+    text = _ABBREVIATION.sub(lambda match: match[0].replace(".", ""), text)
+    wholes = [first + second for first, second in _HYPHENATED.findall(text) if len(first) > 1]
+    text = _HYPHENATED.sub(lambda match: match[1] + match[2] if len(match[1]) == 1 else match[0], text)
+    return " ".join((text, *wholes))
 
 
-@lru_cache(maxsize=4096)
-def fold_character(character: str) -> str:
-    """One character folded to one character."""
-    lower = character.lower()[0]
-    if not _FOLDED_CHARACTER.match(lower):
-        return lower
-    if lower in _SIMILAR:
-        return _SIMILAR[lower]
-    decomposed = unicodedata.normalize("NFKD", lower)
-    first, rest = decomposed[0].lower()[0], decomposed[1:]
-    if not rest:
-        return _SIMILAR.get(first, first)
-    accented = ord(first) < _LAST_ACCENTED and all(unicodedata.category(mark) == "Mn" for mark in rest)
-    return _SIMILAR.get(first, first) if accented and first != " " else lower
-
-
-def _narrow_table() -> bytes:
-    folded = (fold_character(chr(point)) if is_word_character(chr(point)) else " " for point in range(256))
-    return bytes(ord(c) if ord(c) < 256 else point for point, c in enumerate(folded))
-
-
-_NARROW: Final = _narrow_table()
+def search_text(text: str) -> str:
+    """The words of a text as a search compares them, separated by spaces; each emoji is a word."""
+    if text.isascii() or not EMOJI.search(text):
+        return docstore_native.joined_words(text, for_search=True)
+    parts = zip(EMOJI.split(text), [*EMOJI.findall(text), ""], strict=True)
+    words = ((docstore_native.joined_words(part, for_search=True), emoji) for part, emoji in parts)
+    return " ".join(word for pair in words for word in pair if word)
 
 
 class Term(NamedTuple):
-    """A query word, or a pair of characters of a script without blanks.
+    """What is searched in a text: a word, or two characters of a script without blanks with a blank between.
 
     Attributes:
-        text: folded.
-        other: another spelling of it, folded, or "".
-        spaced: whether its script separates words.
-        narrow: whether both spellings are in Latin-1.
-        caseless: whether folding never changes it.
-        partial: whether it is a pair of a longer run; alone it is weak evidence.
+        text: as `search_text` gives it.
+        is_exact: whether other forms of it do not match.
+        is_partial: whether it is a pair of a longer sequence; alone it is weak evidence.
     """
 
     text: str
-    other: str
-    spaced: bool
-    narrow: bool
-    caseless: bool
-    partial: bool = False
+    is_exact: bool = False
+    is_partial: bool = False
 
 
 def terms(query: str) -> tuple[Term, ...]:
     """Terms of a query, without repeats, in order; at most MAX_TERMS."""
-    composed = unicodedata.normalize("NFC", query[:4096])
-    folded = "".join(map(fold_character, _ACCENT.sub("", composed)))
-    by_text: dict[str, Term] = {}
+    found: dict[str, Term] = {}
+    place = 0
+    query = query[:4096]
+    for quoted in (*_QUOTED.finditer(query), None):
+        _add_terms(found, closed_up(query[place : quoted.start() if quoted else None]), is_exact=False)
+        if quoted:
+            _add_terms(found, quoted[1], is_exact=True)
+            place = quoted.end()
+    return tuple(found.values())[:MAX_TERMS]
+
+
+def _add_terms(found: dict[str, Term], text: str, *, is_exact: bool) -> None:
     run: list[str] = []
-    word = ""
-    for character in folded + "\n":
-        if is_unspaced(character) or EMOJI.match(character):
-            run.append(character)
-        elif run and not word and unicodedata.category(character)[0] == "M":
-            run[-1] += character
-        else:
-            _add_run(by_text, run)
+    end = -1
+    for word, start, stop in (*PlacedWords(text).words(), ("", -1, -1)):
+        is_run = word != "" and is_unspaced(word[0])
+        if run and not (is_run and start == end):
+            if len(run) == 1:
+                found.setdefault(run[0], Term(run[0], is_exact=True))
+            for pair in pairwise(run):
+                found.setdefault(" ".join(pair), Term(" ".join(pair), is_exact=True, is_partial=len(run) > 2))
             run = []
-        if not run and is_word_character(character):
-            word += character
+        if is_run:
+            run.append(word)
+            end = stop
         elif word:
-            by_text.setdefault(word, _term(word, spaced=True))
-            word = ""
-    return tuple(by_text.values())[:MAX_TERMS]
+            found.setdefault(word, Term(word, is_exact))
 
 
-def _add_run(by_text: dict[str, Term], run: list[str]) -> None:
-    if len(run) == 1:
-        by_text.setdefault(run[0], _term(run[0], spaced=False))
-    for first, second in pairwise(run):
-        by_text.setdefault(first + second, _term(first + second, spaced=False)._replace(partial=len(run) > 2))
-
-
-def _term(text: str, *, spaced: bool) -> Term:
-    other = text.replace("ss", "ß") if "ss" in text else text.replace("ß", "ss") if "ß" in text else ""
-    other = next(iter(forms_of(text)), other)
-    narrow = all(character <= "\xff" for character in text + other)
-    return Term(text, other, spaced, narrow, text.upper() == text and not _FOLDED_CHARACTER.search(text))
-
-
-class FoldedText:
-    """A text with its folded forms, each computed on first use.
+class PlacedWords:
+    """A text with its words, which are cut on first use.
 
     Args:
         text: the text.
-        utf8: the text as bytes, if the caller has them.
     """
 
-    def __init__(self, text: str, utf8: bytes | None = None) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self._utf8 = utf8
-        self._narrow: str | None = None
-        self._wide: str | None = None
-        self._places: list[int] | None = None
+        self._joined = ""
+        self._begins: memoryview[int] | list[int] = []
+        self._starts: memoryview[int] | list[int] = []
+        self._ends: memoryview[int] | list[int] = []
+
+    def words(self) -> list[tuple[str, int, int]]:
+        """Each word, and where it starts and ends in the text."""
+        self._cut()
+        ends = [*self._begins[1:], len(self._joined) - 1][: len(self._begins)]
+        spans = zip(self._begins, ends, self._starts, self._ends, strict=True)
+        return [(self._joined[begin + 1 : end], start, stop) for begin, end, start, stop in spans]
 
     def find(self, term: Term, limit: int, start: int = 0, end: int | None = None) -> list[tuple[int, int, bool]]:
-        """The first `limit` matches of a term within text[start:end]: start, end, and whether it is a whole word."""
-        folded, places = self._form(term)
+        """The first `limit` matches of a term within text[start:end]: start, end, and whether it is the word itself."""
+        self._cut()
+        prefix = "" if term.is_exact else beginning_of(term.text)
+        spellings = [prefix or f"{term.text} "]
+        if not term.is_exact:
+            spellings += [f"{form} " for form in forms_of(term.text) if not (prefix and form.startswith(prefix))]
         last = len(self.text) if end is None else end
-        if folded is self._narrow:
-            return _find(_find_in_words, folded, term, limit, start, last)
-        if places is None:
-            return _find(_find_anywhere, folded, term, limit, start, last)
-        matches = _find(_find_anywhere, folded, term, limit, 0, len(folded))
-        matches = [(places[first], places[stop - 1] + 1, whole) for first, stop, whole in matches]
-        return [match for match in matches if match[0] >= start and match[1] <= last]
+        places: list[tuple[int, int, bool]] = []
+        for spelling in spellings:
+            places += self._find(spelling, f"{term.text} ", limit, start, last)
+        return sorted(places)[:limit] if len(spellings) > 1 else places
 
-    def _form(self, term: Term) -> tuple[str, list[int] | None]:
-        """The form of the text in which to search for a term, and its map of positions if it has one."""
-        if term.narrow and self._wide is None:
-            if self._narrow is None:
-                self._narrow = _narrow_form(self.text, self._utf8)
-            if self._narrow:
-                return self._narrow, None
-        if term.caseless:
-            return self.text, None
-        if self._wide is None:
-            self._wide, self._places = _wide_form(self.text)
-        return self._wide, self._places
+    def _find(self, spelling: str, word: str, limit: int, start: int, last: int) -> list[tuple[int, int, bool]]:
+        joined = self._joined
+        places: list[tuple[int, int, bool]] = []
+        length = len(spelling.rstrip(" "))
+        number = bisect_left(self._starts, start)
+        begin = self._begins[number] if number < len(self._begins) else len(joined)
+        while len(places) < limit and (begin := joined.find(f" {spelling}", begin)) >= 0:
+            first = bisect_left(self._begins, begin)
+            final = bisect_right(self._begins, begin + length - 1) - 1
+            if self._ends[final] > last:
+                break
+            places.append((self._starts[first], self._ends[final], joined.startswith(word, begin + 1)))
+            begin += length
+        return places
 
+    def _cut(self) -> None:
+        if self._joined:
+            return
+        text = self.text.encode("utf-8", "replace").decode()  # a lone surrogate becomes one character
+        if text.isascii() or not EMOJI.search(text):
+            joined, numbers = docstore_native.placed_words(text)
+            self._begins, self._starts, self._ends = (memoryview(each).cast("I") for each in numbers)
+        else:
+            joined = self._cut_at_emoji(text)
+        # A blank stands before and behind each word; `_begins` are the places of those before.
+        self._joined = f" {joined} "
 
-def _narrow_form(text: str, utf8: bytes | None) -> str:
-    """The words of a text, folded, in Latin-1; all else is blank.  A blank at both ends shifts positions by one.
-
-    "" if the text has separate accents, because positions would change.
-    """
-    if text.isascii():
-        return f" {text.encode().translate(_NARROW).decode('latin-1')} "
-    if utf8 is None:
-        utf8 = text.encode("utf-8", "surrogatepass")
-    if any(map(utf8.__contains__, _ACCENT_LEADS)) and _ACCENT.search(text):
-        return ""
-    if any(map(utf8.__contains__, _FOLDED_LEADS)):
-        for raw in set(_FOLDED_BYTES.findall(utf8)):
-            character = raw.decode("utf-8", "replace")
-            folded = fold_character(character)
-            if folded <= "\xff":
-                text = text.replace(character, folded)
-    return f" {text.encode('latin-1', 'replace').translate(_NARROW).decode('latin-1')} "
-
-
-def _wide_form(text: str) -> tuple[str, list[int] | None]:
-    """Text folded by `fold_character`, and the position of each character in the text if some were dropped."""
-    lower = text.lower()
-    if len(lower) != len(text):  # U+0130 alone
-        lower = "".join(character.lower()[0] for character in text)
-    for character in set(_FOLDED_CHARACTER.findall(lower)):
-        folded = fold_character(character)
-        if folded != character:
-            lower = lower.replace(character, folded)
-    if not _ACCENT.search(lower):
-        return lower, None
-    places = [place for place, character in enumerate(lower) if not "\u0300" <= character <= "\u036f"]
-    return _ACCENT.sub("", lower), places
-
-
-_Matches = list[tuple[int, int, bool]]
-
-
-def _find(
-    finder: Callable[[str, str, bool, int, int, int], _Matches],
-    folded: str,
-    term: Term,
-    limit: int,
-    start: int,
-    end: int,
-) -> _Matches:
-    places = finder(folded, term.text, term.spaced, limit, start, end)
-    if term.other and term.other in folded:
-        places = sorted(places + finder(folded, term.other, term.spaced, limit, start, end))[:limit]
-    return places
-
-
-def _find_in_words(padded: str, spelling: str, _: bool, limit: int, start: int, end: int) -> _Matches:
-    """Matches of a word in a narrow form; the blank before a word has the position of the word in the text."""
-    places: _Matches = []
-    find = padded.find
-    beginning = f" {spelling}" if beginning_of(spelling) else f" {spelling} "
-    length = len(spelling)
-    first = find(beginning, start, end + 2)
-    while first >= 0:
-        stop = find(" ", first + length + 1) - 1
-        if stop > end:
-            break
-        places.append((first, stop, stop - first == length))
-        if len(places) == limit:
-            break
-        first = find(beginning, stop, end + 2)
-    return places
-
-
-def _find_anywhere(folded: str, spelling: str, spaced: bool, limit: int, start: int, end: int) -> _Matches:
-    """Matches of a term in a text that is folded character by character."""
-    places: _Matches = []
-    size = len(folded)
-    find = folded.find
-    beginning = (beginning_of(spelling) if spaced else "") or spelling
-    prefixes = spaced and beginning_of(spelling) != ""
-    length = len(beginning)
-    first = find(beginning, start, end)
-    while first >= 0:
-        after = first + length
-        if not spaced:
-            while after < size and folded[after] > "\u02ff" and unicodedata.category(folded[after])[0] == "M":
-                after += 1
-            places.append((first, after, True))
-        elif first == 0 or not _continues(folded[first - 1]):
-            while after < end and _continues(folded[after]):
-                after += 1
-            whole = folded[first:after] == spelling and not (after < size and _continues(folded[after]))
-            if whole or prefixes:
-                places.append((first, after, whole))
-        if len(places) == limit:
-            break
-        first = find(beginning, after, end)
-    return places
-
-
-def _continues(character: str) -> bool:
-    """Whether a character continues a word."""
-    if character < "\x80":
-        return character.isalnum() or character == "_"
-    return is_word_character(character) and not is_unspaced(character)
+    def _cut_at_emoji(self, text: str) -> str:
+        begins: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        pieces: list[str] = []
+        length = place = 0
+        for emoji in (*EMOJI.finditer(text), None):
+            stop = emoji.start() if emoji else len(text)
+            joined, numbers = docstore_native.placed_words(text[place:stop])
+            if joined:
+                part_begins, part_starts, part_ends = (memoryview(each).cast("I") for each in numbers)
+                begins += (length + begin for begin in part_begins)
+                starts += (place + start for start in part_starts)
+                ends += (place + end for end in part_ends)
+                pieces.append(joined)
+                length += len(joined) + 1
+            if emoji:
+                begins.append(length)
+                starts.append(emoji.start())
+                ends.append(emoji.end())
+                pieces.append(emoji[0])
+                length += len(emoji[0]) + 1
+                place = emoji.end()
+        self._begins, self._starts, self._ends = begins, starts, ends
+        return " ".join(pieces)
 
 
 # --- where text may be cut: never inside a character as a person sees it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -296,6 +297,61 @@ def test_listed_stop_words_bound_no_key_phrase(store: DocumentStore, stop: str, 
     put(store, URL, "One page, which has none of these words.")
     found = [words for words, _ in key_phrases(" ".join(lines), stop_words(store)[""] | {*filler})]
     assert phrase in found and not {*stop.split()} & {word for words in found for word in words.split()}
+
+
+@pytest.mark.parametrize(
+    ("lang", "text", "stop", "phrase"),
+    [
+        (
+            "en",
+            "The windmill of a river and the wheel of the windmill is by a river.",
+            "the of and is by a",
+            "windmill",
+        ),
+        ("", "Die Mühle an dem Fluss und das Rad der Mühle sind an dem Fluss.", "die der das und an dem", "mühle"),
+        ("fr", "Le moulin de la rivière et la roue du moulin sont dans la rivière.", "le la de du et dans", "moulin"),
+        ("ru", "Мельница на реке и колесо у мельницы, а мельница не на реке.", "на и у не а", "мельница"),
+        ("", "El molino de la aldea y la rueda del molino son de la aldea.", "el la de del y son", "molino"),
+    ],
+)
+def test_key_phrases_of_a_store_of_one_page_are_its_subjects_and_no_stop_words(
+    store: DocumentStore, lang: str, text: str, stop: str, phrase: str
+) -> None:
+    others = (text, f"{phrase} {' '.join(words(98, 3))}.", f"{' '.join(words(99, 4))}.")
+    lines = " ".join(f"{others[n % 3]} {' '.join(words(n, 9))}." for n in range(18))
+    put(store, URL, f"<html lang='{lang}'><p>{lines}</p>")
+    annotate(store, find_annotator("keyphrases", store, {}))
+    note = decode_note(notes_of(store)[0])
+    found = [phrase.split() for phrase, _ in note["phrases"]]
+    assert phrase in {word for words in found for word in words}
+    assert not {*stop.split()} & {word for words in found for word in (words[0], words[-1])}
+
+
+def test_no_japanese_phrase_is_a_piece_of_a_word() -> None:
+    pieces = "コンピュータの情報処理を学ぶ。新しいﾕｰｻﾞｰが登録を繰り返した。"
+    pieces += "サーバーの情報処理とコンピュータ。水車の登録している。"
+    text = "".join(
+        f"{pieces}{word}が{word}で見る。" for word in ("山川", "石橋", "森林", "田畑", "海岸", "湖水") for _ in range(2)
+    )
+    found = [phrase for phrase, _ in key_phrases(text, frozenset())]
+    whole = {
+        "コンピュータ",
+        "情報処理",
+        "ユーザー",
+        "登録",
+        "サーバー",
+        "水車",
+        "山川",
+        "石橋",
+        "森林",
+        "田畑",
+        "海岸",
+        "湖水",
+    }
+    assert {"コンピュータ", "情報処理"} & {part for phrase in found for part in re.split("[ぁ-ん]+", phrase)}
+    for phrase in found:
+        assert {part for part in re.split("[ぁ-ん]+", phrase) if len(part) > 1} <= whole, found
+        assert phrase.startswith(tuple(whole)) and phrase.endswith(tuple(whole)), found
 
 
 def test_entities_are_the_longest_names_of_the_lists(store: DocumentStore, tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ pub mod postings;
 pub mod ranking;
 pub mod references;
 pub mod scored;
+pub mod search;
 pub mod shingle;
 mod simd;
 pub mod simhash;

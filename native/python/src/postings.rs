@@ -446,9 +446,9 @@ pub fn posting_rows<'py>(
     text_checksum: &[u8],
     title: &[u8],
 ) -> Vec<Bound<'py, PyBytes>> {
-    let (mut words, folded) = WORDS.take();
+    let mut words = WORDS.take();
     let rows = posting_keys(body_checksum, text_checksum, title, &mut words);
-    WORDS.set((words, folded));
+    WORDS.set(words);
     rows.iter().map(|row| PyBytes::new(python, row)).collect()
 }
 

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use docstore_kernel::analysis::TEXT_LIMIT_BYTES;
 use docstore_kernel::markdown;
 use docstore_kernel::page::is_space;
+use docstore_kernel::search;
 use docstore_kernel::source::{self, Buffers, Source};
 use docstore_kernel::words::{self, Words};
 use docstore_kernel::{bytes, charset, expressions, kind, Extractor};
@@ -17,25 +18,56 @@ use crate::{detached, KEPT_BODY_BYTES};
 
 thread_local! {
     static BUFFERS: RefCell<Buffers> = RefCell::default();
-    pub static WORDS: RefCell<(Words, Vec<u8>)> = RefCell::default();
+    pub static WORDS: RefCell<Words> = RefCell::default();
 }
 
-/// The normalised words of a text with one space between; with a table as `Words::folded` puts them through it.
+/// The normalised words of a text with one space between; for a search in its forms (see `search`).
 #[pyfunction]
-fn joined_words<'py>(text: &Bound<'py, PyString>, table: &[u8]) -> PyResult<Bound<'py, PyString>> {
+#[pyo3(signature = (text, for_search=false))]
+fn joined_words<'py>(text: &Bound<'py, PyString>, for_search: bool) -> PyResult<Bound<'py, PyString>> {
     let (python, text) = (text.py(), text.to_string_lossy());
-    let (mut words, mut folded) = WORDS.take();
+    let (mut words, mut folded) = (WORDS.take(), String::new());
     detached(python, || {
         words.cut(text.as_bytes());
-        if !table.is_empty() {
-            words.folded(table, &mut folded);
+        if for_search {
+            search::fold(words.joined(), &mut folded);
         }
     })?;
-    let joined = PyString::from_bytes(python, if table.is_empty() { words.joined() } else { &folded });
+    let joined = PyString::from_bytes(python, if for_search { folded.as_bytes() } else { words.joined() });
     if text.len() <= KEPT_BODY_BYTES {
-        WORDS.set((words, folded));
+        WORDS.set(words);
     }
     joined
+}
+
+/// The words of a text in the forms of a search, with one space between, where each begins there, and where each starts
+/// and ends in the text: characters, as native-endian numbers of four bytes.
+#[pyfunction]
+fn placed_words<'py>(text: &Bound<'py, PyString>) -> PyResult<(String, [Bound<'py, PyBytes>; 3])> {
+    let (python, text) = (text.py(), text.to_string_lossy());
+    let (mut folded, mut begins, mut starts, mut ends) = (String::new(), Vec::new(), Vec::new(), Vec::new());
+    detached(python, || {
+        let (mut words, mut places) = (Words::default(), Vec::new());
+        words.cut_in_place(text.as_bytes(), &mut places);
+        search::fold(words.joined(), &mut folded);
+        let spaces = folded.bytes().enumerate().filter(|(_, byte)| *byte == b' ').map(|(space, _)| space + 1);
+        begins = characters_before(folded.as_bytes(), std::iter::once(0).chain(spaces).take(places.len()));
+        starts = characters_before(text.as_bytes(), places.iter().map(|place| place.start));
+        ends = characters_before(text.as_bytes(), places.iter().map(|place| place.end));
+    })?;
+    Ok((folded, [begins, starts, ends].map(|numbers| PyBytes::new(python, &numbers))))
+}
+
+/// How many characters stand before each of some ascending places of a text.
+fn characters_before(text: &[u8], places: impl Iterator<Item = usize>) -> Vec<u8> {
+    let (mut counted, mut characters) = (0, 0u32);
+    let mut numbers = Vec::new();
+    for place in places {
+        characters += text[counted..place].iter().filter(|&&byte| byte & 0xc0 != 0x80).count() as u32;
+        counted = place;
+        numbers.extend(characters.to_ne_bytes());
+    }
+    numbers
 }
 
 /// Which of some normalised words are words of a text, and how many words the text has.
@@ -43,7 +75,7 @@ fn joined_words<'py>(text: &Bound<'py, PyString>, table: &[u8]) -> PyResult<Boun
 fn held_words(text: &Bound<'_, PyString>, wanted: Vec<Bound<'_, PyString>>) -> (Vec<bool>, usize) {
     let text = text.to_string_lossy();
     let wanted: Vec<Cow<'_, str>> = wanted.iter().map(|word| word.to_string_lossy()).collect();
-    let (mut words, folded) = WORDS.take();
+    let mut words = WORDS.take();
     words.cut(text.as_bytes());
     let mut held = vec![false; wanted.len()];
     let bit = |word: &[u8]| 1_u64 << word.len().min(63);
@@ -55,7 +87,7 @@ fn held_words(text: &Bound<'_, PyString>, wanted: Vec<Bound<'_, PyString>>) -> (
     }
     let count = words.ends().len();
     if text.len() <= KEPT_BODY_BYTES {
-        WORDS.set((words, folded));
+        WORDS.set(words);
     }
     (held, count)
 }
@@ -235,6 +267,7 @@ fn explain(text: &Bound<'_, PyString>, extractor: &str, content_type: &str) -> P
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TEXT_LIMIT_BYTES", TEXT_LIMIT_BYTES)?;
     module.add_function(wrap_pyfunction!(joined_words, module)?)?;
+    module.add_function(wrap_pyfunction!(placed_words, module)?)?;
     module.add_function(wrap_pyfunction!(held_words, module)?)?;
     module.add_function(wrap_pyfunction!(is_unspaced, module)?)?;
     module.add_class::<Expression>()?;

@@ -16,7 +16,22 @@ const REACH: usize = 1000;
 const AROUND: usize = 5;
 const MOST_ATTRIBUTES_BYTES: usize = 1000;
 /// Words in classes of line numbers.
-const GUTTERS: [&str; 8] = ["linenos", "lineno", "linenumber", "line-number", "lnt", "ln", "gutter", "hljs-ln-numbers"];
+const GUTTERS: [&str; 10] = [
+    "linenos",
+    "lineno",
+    "linenumber",
+    "line-number",
+    "lnt",
+    "ln",
+    "gutter",
+    "rouge-gutter",
+    "hljs-ln-numbers",
+    "blob-num",
+];
+/// Parts of classes, without `-` and `_`, of what holds line numbers if it holds nothing else.
+const HINTS: [&str; 4] = ["lineno", "linenum", "gutter", "crayonnum"];
+/// Numbers in sequence in a cell that are line numbers whatever its class is.
+const LEAST_NUMBERS: usize = 3;
 /// Words that stand in classes in the place of a language.
 const NO_LANGUAGES: [&str; 8] =
     ["default", "none", "text", "plaintext", "notranslate", "source", "nohighlight", "highlight"];
@@ -57,7 +72,7 @@ pub fn read(of: &Chosen, element: usize, mut next: usize) -> String {
             if is_start && name == NAME_CODE && language.is_none() {
                 language = language_of(attributes);
             }
-            if is_start && (name == NAME_BUTTON || is_gutter(attributes)) {
+            if is_start && (name == NAME_BUTTON || is_gutter(source, tags, piece - 1)) {
                 skipped_to = skipped_to.max(end_of(tags, piece - 1));
             }
         }
@@ -129,11 +144,41 @@ fn language_of(attributes: &[u8]) -> Option<String> {
     found.map(|name| name.to_ascii_lowercase()).filter(is_fit)
 }
 
-/// Whether an element holds line numbers.
-pub fn is_gutter(attributes: &[u8]) -> bool {
-    if !["ln", "line", "gutter"].iter().any(|word| mentions(attributes, word.as_bytes())) {
+/// Whether the element that a tag begins holds line numbers.
+pub fn is_gutter(source: &[u8], tags: &[Tag], number: usize) -> bool {
+    let attributes = tags[number].attributes(source);
+    let is_cell = matches!(tags[number].name >> 1, NAME_TD | NAME_TH);
+    if !is_cell && !["ln", "line", "gutter", "num"].iter().any(|word| mentions(attributes, word.as_bytes())) {
         return false;
     }
     let [class] = values(attributes, ["class"]);
-    class.unwrap_or_default().split_ascii_whitespace().any(|word| GUTTERS.contains(&word))
+    let class = class.unwrap_or_default();
+    if class.split_ascii_whitespace().any(|word| GUTTERS.contains(&word)) {
+        return true;
+    }
+    let bare = class.to_ascii_lowercase().replace(['-', '_'], "");
+    let is_hinted = tags[number].name >> 1 != NAME_CODE && HINTS.iter().any(|hint| bare.contains(hint));
+    let least = if is_hinted { 1 } else { LEAST_NUMBERS };
+    (is_hinted || is_cell) && numbers_in(source, tags, number) >= least
+}
+
+/// How many numbers an element holds, if it holds nothing else and each is the next of the one before; else 0.
+fn numbers_in(source: &[u8], tags: &[Tag], number: usize) -> usize {
+    let (name, mut depth) = (tags[number].name, 0);
+    let (mut count, mut last) = (0, None);
+    for pair in tags[number..].windows(2).take(REACH) {
+        depth += i32::from(pair[0].name == name) - i32::from(pair[0].name == name | 1);
+        if depth == 0 {
+            return count;
+        }
+        let text = &source[pair[0].end as usize..pair[1].start as usize];
+        for word in text.split(|&byte| is_space(byte)).filter(|word| !word.is_empty()) {
+            let value = std::str::from_utf8(word).ok().and_then(|word| word.parse::<u64>().ok());
+            if value.is_none() || last.is_some_and(|last: u64| value != last.checked_add(1)) {
+                return 0;
+            }
+            (count, last) = (count + 1, value);
+        }
+    }
+    0
 }

@@ -8,11 +8,19 @@ use std::ops::Range;
 pub const STRONG: u32 = 1;
 pub const EMPHASIS: u32 = 2;
 pub const STRUCK: u32 = 4;
+pub const SUBSCRIPT: u32 = 8;
+pub const SUPERSCRIPT: u32 = 16;
 /// Code has at least this style: the number of its element times it.
-pub const CODE: u32 = 8;
+pub const CODE: u32 = 32;
 
-/// Marks that open and close, a link before the others.
-const MARKS: [(u32, &str); 3] = [(STRONG, "**"), (EMPHASIS, "*"), (STRUCK, "~~")];
+/// Marks that open and close, a link before the others.  Markdown has none for subscripts and superscripts but HTML.
+const MARKS: [(u32, &str, &str); 5] = [
+    (STRONG, "**", "**"),
+    (EMPHASIS, "*", "*"),
+    (STRUCK, "~~", "~~"),
+    (SUBSCRIPT, "<sub>", "</sub>"),
+    (SUPERSCRIPT, "<sup>", "</sup>"),
+];
 const LINK: usize = MARKS.len();
 
 /// What separates a run from the one before.
@@ -186,8 +194,9 @@ impl<'a> Inline<'a> {
                     }
                     out.push('[');
                 } else if refused[mark] > number
-                    || (has_closed && gap == Gap::Nothing && MARKS[mark].0 != STRUCK)
-                    || !self.may_open(number, mark, out[begin..].chars().next_back())
+                    || (MARKS[mark].0 < SUBSCRIPT
+                        && ((has_closed && gap == Gap::Nothing && MARKS[mark].0 != STRUCK)
+                            || !self.may_open(number, mark, out[begin..].chars().next_back())))
                 {
                     refused[mark] = run.reach[mark] + 1;
                     continue;
@@ -217,7 +226,7 @@ impl<'a> Inline<'a> {
             push_address(&self.links[link as usize - 1], out);
             out.push(')');
         } else {
-            out.push_str(MARKS[mark].1);
+            out.push_str(MARKS[mark].2);
         }
     }
 
@@ -227,6 +236,8 @@ impl<'a> Inline<'a> {
             let (before, behind) = self.runs.split_at_mut(number + 1);
             let run = &mut before[number];
             run.style &= if form == Form::Heading { !STRONG } else { u32::MAX };
+            // A link to a note is readable as it is.
+            run.style &= if run.link != 0 { !(SUBSCRIPT | SUPERSCRIPT) } else { u32::MAX };
             run.reach = [number; LINK + 1];
             if let Some(next) = behind.first() {
                 for mark in 0..=LINK {

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod code;
+mod images;
 mod inline;
 mod table;
 
@@ -20,7 +21,9 @@ use crate::page::values;
 use crate::tokens::{mentions, Tag};
 use crate::visible::Shown;
 use addresses::Base;
-use inline::{guarded, push_address, push_tex, Form, Gap, Inline, CODE, EMPHASIS, STRONG, STRUCK};
+use inline::{
+    guarded, push_address, push_tex, Form, Gap, Inline, CODE, EMPHASIS, STRONG, STRUCK, SUBSCRIPT, SUPERSCRIPT,
+};
 
 const MOST_CONTAINERS: u32 = 10;
 /// Elements around the last one, among which one that ends is looked for.
@@ -297,7 +300,9 @@ impl Writer<'_> {
         if self.inline.is_empty() {
             self.set_place(place);
         }
-        let style = self.styles | (self.code * CODE);
+        // Code holds no subscripts.
+        let styles = self.styles & if self.code == 0 { u32::MAX } else { !(SUBSCRIPT | SUPERSCRIPT) };
+        let style = styles | (self.code * CODE);
         let link = self.used_link();
         let signs = &self.of.page.signs[..];
         while let Some(sign) = signs.get(self.sign).filter(|sign| sign.start < end) {
@@ -451,7 +456,7 @@ impl Writer<'_> {
                 (place.table, place.cell) = (element, 0);
             }
             NAME_TD | NAME_TH if place.table != 0 => place.cell = element,
-            NAME_TD | NAME_TH => place.is_skipped |= code::is_gutter(attributes),
+            NAME_TD | NAME_TH => place.is_skipped |= code::is_gutter(self.of.source, self.of.tags, number),
             NAME_PRE | NAME_LISTING if place.code == 0 => place.code = element,
             _ => {}
         }
@@ -514,6 +519,8 @@ impl Writer<'_> {
             NAME_STRONG | NAME_B => STRONG,
             NAME_EM | NAME_I => EMPHASIS,
             NAME_DEL | NAME_S | NAME_STRIKE => STRUCK,
+            NAME_SUB => SUBSCRIPT,
+            NAME_SUP => SUPERSCRIPT,
             _ => return,
         };
         self.styles = if is_end { self.styles & !style } else { self.styles | style };
@@ -590,7 +597,7 @@ impl Writer<'_> {
     }
 
     fn image(&mut self, number: usize, attributes: &[u8]) {
-        let [alt, src, late, class] = values(attributes, ["alt", "src", "data-src", "class"]);
+        let [alt, class] = values(attributes, ["alt", "class"]);
         let (alt, class) = (fold_line(&alt.unwrap_or_default()), class.unwrap_or_default());
         if alt.is_empty() || self.places[self.open].code != 0 {
             return;
@@ -609,8 +616,7 @@ impl Writer<'_> {
             made.push(character);
         }
         made.push_str("](");
-        let address = [src, late].into_iter().flatten().find_map(|address| self.base.resolve(&address));
-        push_address(&address.unwrap_or_default(), &mut made);
+        push_address(&images::address(&self.of, number, &self.base), &mut made);
         made.push(')');
         self.inline.widen(Gap::Space);
         self.insert(number, number, made);

@@ -1,6 +1,6 @@
 //! A table of data as GFM has them.
 
-use super::{number_in, Chosen};
+use super::{code, number_in, Chosen};
 use crate::names::*;
 use crate::tokens::{mentions, Tag};
 
@@ -77,11 +77,12 @@ pub fn written(of: &Chosen, table: usize, mut texts: Vec<(usize, String)>) -> St
 /// Whether the table that begins at a tag holds data, and no parts of the page.
 pub fn is_data(source: &[u8], tags: &[Tag], number: usize) -> bool {
     let (mut row, mut columns, mut has_head) = (0, 0, false);
-    for tag in &tags[number + 1..] {
+    for (at, tag) in tags.iter().enumerate().skip(number + 1) {
         match (tag.name >> 1, tag.name & 1 == 0) {
             (NAME_TABLE, false) => break,
             (NAME_TABLE | NAME_PRE | NAME_H1 | NAME_H2 | NAME_H3 | NAME_H4 | NAME_H5 | NAME_H6, _) => return false,
             (NAME_TR, true) => row = 0,
+            (NAME_TD | NAME_TH, true) if code::is_gutter(source, tags, at) => return false,
             (NAME_TD | NAME_TH, true) => {
                 row += 1;
                 columns = columns.max(row);
