@@ -11,7 +11,7 @@ Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `im
 | the redesign (judges, index in native code, calls declared once) | fewer by 840 | 680 | fewer by 1 | 70 |
 | scale (memory as a setting, the generator, the filter of rows, native check and sweep) | 590 of 800 | 970 | 1 | 240 |
 | users (Markdown, quality, subtract, lectures, object stores, ranking) | 1,500 of 1,900 | 1,520 of 1,200 | 6 | 245 |
-| what crawlers and clients send (methods, codings, framing, revisits, reject by site) | 840 of 550 | 0 | 3 | 0 |
+| what crawlers and clients send (methods, codings, framing, revisits, reject by site) | 1,000 of 700 | 0 | 4 | 0 |
 | beyond one machine (Spark without a store, zeros in the log, rebuild, load on HBase) | 760 of 900 | 0 | 7 | 440 |
 | one definition (rules at the head of Rust modules, their tests in Rust, mutants) | 0 | 920 | 0 | 280 |
 | snippets, search and Markdown in one form | 138 of 250 | 375 of 300 | 0 | 0 |
@@ -27,9 +27,9 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_295,
-    "lines of code of the core": 32_090,
-    "files of docstore/": 197,
+    "lines of code of docstore/": 43_455,
+    "lines of code of the core": 32_100,
+    "files of docstore/": 198,
     "classes": 441,
     "record types": 215,
     "calls of import_module": 5,
@@ -41,7 +41,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 22_380,
     "lines of tools/": 10_010,
-    "lines of tests/": 45_520,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 45_705,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 

@@ -432,30 +432,38 @@ Print the pages that match a query, best first, one of each cluster of
 duplicates.  A query has words, "phrases", +required words, -excluded words, and
 fields: title: headings: main: description: keywords: anchor: url: note: host:
 lang:.  Words of four letters or more also find words that begin with them.
-Exit code 1 if no page matches."""
+Exit code 1 if no page matches.  --judge measures the ranking instead: precision
+at 5 and 10 and average precision of the --queries whose relevant documents are
+known, with their means, and lists what has no judgement or no query."""
 
 SEARCH_EXAMPLES = """\
 docstore search stack buffer
 docstore search '"address space" -windows' --host llvm.org --limit 20
 docstore search title:safestack --json
 docstore search 'रेल लड़का' --lang hi --since 2020 --synonyms groups.xml
+docstore search --judge qrels.txt --queries queries.tsv --run run.txt
+docstore search --judge qrels.txt --queries queries.tsv --boosts own.toml --json
 """
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "query QUERY+", "words, phrases and fields, see above")
+    declare(parser, "query QUERY*", "words, phrases and fields, see above")
+    about = "judgements (TREC qrels): query id, iteration, URL or document number, relevance (above 0: relevant)"
+    declare(parser, "--judge FILE", about)
+    declare(parser, "--queries FILE", "with --judge: queries, one on each line: id, a tab, the query")
+    declare(parser, "--run OUT", "with --judge: TREC run file to write, of all queries")
     declare(parser, "--host HOST", "only pages of this host or its subdomains")
     declare(parser, "--lang TAG", "only pages in this language, such as hi")
     arguments.add_times(parser)
     declare(parser, "--status N", "only pages with this HTTP status; any for all (default: 2xx)", _status)
-    declare(parser, "--limit N", "most pages (default: 10)", default=10)
+    declare(parser, "--limit N", "most pages (default: 10; with --judge 1000, of a served store 100)")
     declare(parser, "--offset N", "skip the first N", int, 0)
     declare(parser, "--no-collapse", "show duplicates too")
     declare(parser, "--length N", "characters of a snippet; 0 for none", int, 200)
     declare(parser, "--boosts FILE", "TOML: weights of matches by field")
     declare(parser, "--synonyms FILE", "synonyms: XML (<synonyms><group><syn>), or one group on each line")
     declare(parser, "--index DIR", INDEX_HELP)
-    arguments.add_store(parser, "one JSON object a line: one a page", read_only=True)
+    arguments.add_store(parser, "one JSON object a line: one a page; with --judge one in all", read_only=True)
 
 
 # --- docstore annotate

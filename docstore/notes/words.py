@@ -13,7 +13,8 @@ character, which may be the stem of a verb.
 Simpler here than in the original: words are not stemmed, frequent terms are clustered by mutual information alone, and
 the expected value is counted in sentences.
 
-*Entities*: at each word the longest name of a list that begins there; a name inside a longer one does not count.
+*Entities*: at each word the longest name of a list that begins there; a name inside a longer one does not count.  The
+focus of a page is one of them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from blake3 import blake3
 from docstore.dedup.kernel import Kernel, words
 from docstore.model.capture import LANG_NOTE, NOTE_FAMILY, TEXT_CHECKSUM, decode_note
 from docstore.model.errors import InvalidArgument, missing_extra
+from docstore.model.keys import shown_url
 from docstore.model.types import ReadSpec
 from docstore.notes.annotate import GROUP, Annotator, Fields
 from docstore.reading.documents import Document
@@ -320,20 +322,74 @@ def _render(phrase: Phrase) -> str:
 # --- entities
 
 
-def entities(_store: Store, lists: Mapping[str, Path]) -> Annotator:
-    """`entities`: names of lists in a text, the most frequent first: [name, count, words before the first]."""
-    if not lists:
-        raise InvalidArgument("entities needs a list of names: --list NAME=FILE")
+MAX_LINKS: Final = 500
+"""Links to a page whose texts are read."""
+TOP_SHARE: Final = 3
+"""One of so many sentences is a top-ranked one."""
+
+
+def entities(store: Store, lists: Mapping[str, Path]) -> Annotator:
+    """`entities`: names of lists in a text, the most frequent first: [name, count, words before the first]; `focus`,
+    the entity that the page is about."""
+    if not lists or "focus" in lists:
+        raise InvalidArgument("entities needs a list of names, which is not called focus: --list NAME=FILE")
     names = {name: _names(file) for name, file in lists.items()}
     finders = {name: entity_finder(entries) for name, entries in names.items()}
-    version = blake3(json.dumps([1, sorted(names.items())]).encode("utf-8", "replace")).hexdigest(8)
+    version = blake3(json.dumps([2, list(names.items())]).encode("utf-8", "replace")).hexdigest(8)
 
     def of_document(document: Document) -> Fields | None:
         text = words("\n".join(filter(None, (document.title, document.text))))
-        fields = {name: find(text) for name, find in finders.items()}
-        return {name: matches for name, matches in fields.items() if matches}
+        fields: dict[str, Any] = {name: matches for name, find in finders.items() if (matches := find(text))}
+        if fields:  # only then are the texts of links read
+            links = (cell.value.decode("utf-8", "replace") for cell in islice(store.anchors(document.url), MAX_LINKS))
+            focus = focused_entity(document, fields, finders, links)
+            fields |= {"focus": focus} if focus else {}
+        return fields
 
     return Annotator("entities", version, of_document)
+
+
+def focused_entity(
+    document: Document, matches: Mapping[str, Finds], finders: Mapping[str, Finder], links: Iterable[str]
+) -> Fields | None:
+    """The entity that a page is about, with its support by the text; None if there is no candidate.
+
+    Candidates are names in title, description, URL or texts of links that a sentence of the text has, too.  The first
+    list with candidates counts; the focus is the one in most sentences, then the most frequent one.
+
+        F    share of the sentences that have it
+        PR   the same of the top-ranked sentences: the third whose words are the most frequent ones in the mean
+        POS  mean of 1 - words before it / words, over the sentences that have it
+
+    Simpler here than in the lectures: candidates are not weighted by idf, which changes with each page of the store.
+
+    Args:
+        document: with the families http and text.
+        matches: names in title and text by list, the preferred list first.
+        finders: by list.
+        links: texts of links to the page.
+    """
+    newest, url = document.newest, shown_url(document.url).replace("_", " ")
+    heads = [words(part) for part in (newest.title or "", newest.description or "", url, *links)]
+    sentences = [split for part in _SENTENCE.split(newest.text or "") if (split := words(part))]
+    stop = listed_stop_words((_primary(newest.lang or "") or "en",), is_joined=True)
+    kept = [[word for word in sentence if word not in stop] for sentence in sentences]
+    counts = Counter(word for sentence in kept for word in sentence)
+    weights = [sum(counts[word] for word in sentence) / max(1, len(sentence)) for sentence in kept]
+    top = set(sorted(range(len(kept)), key=lambda number: -weights[number])[: -(-len(kept) // TOP_SHARE)])
+    for list_name, names in matches.items():
+        candidates = {name for head in heads for name, _, _ in finders[list_name](head)}
+        begins: dict[str | int, dict[int, float]] = {name: {} for name, _, _ in names if name in candidates}
+        for number, sentence in enumerate(sentences):
+            for name, _, place in finders[list_name](sentence):
+                if name in begins:
+                    begins[name][number] = 1 - int(place) / len(sentence)
+        focus = max(begins, key=lambda name: len(begins[name]), default="")
+        if has := begins.get(focus):
+            shares = (len(has) / len(kept), len(top & has.keys()) / len(top), sum(has.values()) / len(has))
+            support = zip(("F", "PR", "POS", "content_score"), (*shares, sum(shares)), strict=True)
+            return {"list": list_name, "name": focus, **{name: round(value, 3) for name, value in support}}
+    return None
 
 
 def _names(file: Path) -> list[str]:
@@ -347,9 +403,10 @@ def _names(file: Path) -> list[str]:
 
 Finds: TypeAlias = list[list[str | int]]
 """Names found in a text: [name, count, words before the first], the most frequent first."""
+Finder: TypeAlias = Callable[[Sequence[str]], Finds]
 
 
-def entity_finder(names: Iterable[str]) -> Callable[[Sequence[str]], Finds]:
+def entity_finder(names: Iterable[str]) -> Finder:
     """Return a function that finds names in the words of a text, ignoring case and Unicode variants."""
     by_first: dict[str, dict[tuple[str, ...], str]] = {}
     for name in names:

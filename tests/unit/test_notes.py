@@ -371,6 +371,54 @@ def test_entities_are_the_longest_names_of_the_lists(store: DocumentStore, tmp_p
     assert entity_finder(["", "a b"])(["a", "a", "b"]) == [["a b", 1, 1]]
 
 
+PORT = """Oslo harbour ferries reach Oslo harbour. Green ferries visit Oslo harbour towers.
+Ibsen wrote plays. Ibsen wrote letters. Bergen rains often. Ibsen walked north."""
+"""Mean frequencies of words: 15/6, 11/6, 2, 2, 1, 5/3; so the first and the third sentence are the top third."""
+OSLO = {"list": "place", "name": "Oslo", "F": 0.333, "PR": 0.5, "POS": 0.75, "content_score": 1.583}
+IBSEN = {"list": "person", "name": "Ibsen", "F": 0.5, "PR": 0.5, "POS": 1.0, "content_score": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("path", "title", "description", "link", "focus"),
+    [
+        ("", "Oslo by sea", "", "", OSLO),
+        ("", "Ports", "of oslo", "", OSLO),
+        ("visit_oslo_now", "Ports", "", "", OSLO),
+        ("", "Ports", "", "to Oslo", OSLO),
+        ("", "Bergen, Oslo and Ibsen", "", "", OSLO),  # in more sentences than Bergen; Ibsen is in the second list
+        ("", "Ibsen", "and Tromso", "", IBSEN),  # no sentence has the place
+        ("", "Osloer ports", "", "", None),
+        ("", "Tromso", "", "", None),
+    ],
+)
+def test_the_focus_of_a_page_is_an_entity_of_its_head_with_its_support_by_the_text(
+    store: DocumentStore, tmp_path: Path, path: str, title: str, description: str, link: str, focus: Any
+) -> None:
+    (tmp_path / "places").write_text("Bergen\nOslo\nTromso\n")
+    (tmp_path / "persons").write_text("Ibsen\n")
+    lists = {"place": tmp_path / "places", "person": tmp_path / "persons"}
+    url = URL + path
+    put(store, url, f"<html lang=en><title>{title}</title><meta name=description content='{description}'><p>{PORT}</p>")
+    store.add_anchor(url, "https://b.example/", link or "a page")
+    assert annotate(store, find_annotator("entities", store, lists)).written == 1
+    found = decode_note(notes_of(store, url)[0])
+    assert found.get("focus") == focus
+    assert found["person"][0][0] == "Ibsen"
+
+
+def test_the_first_list_comes_first_and_no_list_is_called_focus(store: DocumentStore, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("Oslo\n")
+    (tmp_path / "b").write_text("Ibsen\n")
+    lists = {"place": tmp_path / "a", "person": tmp_path / "b"}
+    put(store, URL, f"<html lang=en><title>Oslo and Ibsen</title><p>{PORT}</p>")
+    for order, focus in ((("place", "person"), OSLO), (("person", "place"), IBSEN)):
+        annotator = find_annotator("entities", store, {name: lists[name] for name in order})
+        assert annotate(store, annotator).written == 1
+        assert decode_note(notes_of(store)[0])["focus"] == focus
+    with pytest.raises(InvalidArgument, match="not called focus"):
+        find_annotator("entities", store, {"focus": tmp_path / "a"})
+
+
 def test_an_outline_is_cut_at_the_headings_of_the_page(run: Terminal, store: DocumentStore) -> None:
     text = "Contents\nFirst\nSecond\nIntro\nFirst\nabout first\nmore\nSecond ¶\nabout Second\nFirst"
     assert outline_of(text, "First\nSecond¶\nAbsent") == [

@@ -21,13 +21,14 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import docstore
 from docstore.dedup.kernel import words
 from docstore.model.keys import url_of
 from docstore.notes.annotate import annotate, find_annotator
+from docstore.search.judgements import measures
 from docstore.search.query import MOST_CHARACTERS
 from docstore.search.results import SearchOptions
 from docstore.store import DocumentStore
@@ -36,6 +37,7 @@ from tools.bench.harness import Section, run_commands
 
 DEPTH = 1000
 NOT_RELEVANT = "5"
+MEASURES = ("average_precision", "precision_10")
 _URL = "https://collection.example/{}"
 _CHAPTER = re.compile(r"(?:.*: )?Chapter \d+\.\s+(.*)")
 PAGES = "[pages]\nrank = 0.5\nhost = 0.1\n"
@@ -94,8 +96,8 @@ def quality(documents: Path, queries: Path, judgements: Path) -> Section:
             notes=[f"{len(numbers)} pages, {len(asked)} queries."],
         )
         for name, ranking in {"plain BM25 (bm25s)": reference, **dict(_rankings(store, Path(folder)))}.items():
-            precisions = [_precisions(ranking(query), relevant[place]) for place, query in asked]
-            average, at_ten = (statistics.mean(column) for column in zip(*precisions, strict=True))
+            measured = [measures(ranking(query), relevant[place]) for place, query in asked]
+            average, at_ten = (statistics.mean(of[name] for of in measured) for name in MEASURES)
             section.rows.append((name, f"{average:.4f}", f"{at_ten:.4f}"))
     return section
 
@@ -126,16 +128,6 @@ def _write(store: DocumentStore, documents: Path) -> None:
         title, text = html.escape(record.get("T", "")), html.escape(record.get("W", ""))
         body = f"<!doctype html><title>{title}</title><h1>{title}</h1><p>{text}</p>".encode()
         store.put_page(_URL.format(record["I"]), body, headers={"Content-Type": "text/html; charset=utf-8"})
-
-
-def _precisions(ranking: Sequence[str], relevant: set[str]) -> tuple[float, float]:
-    """Average precision, and precision at ten."""
-    found, total = 0, 0.0
-    for place, number in enumerate(ranking, 1):
-        if number in relevant:
-            found += 1
-            total += found / place
-    return total / len(relevant), len(relevant.intersection(ranking[:10])) / 10
 
 
 def starts(store: Path) -> Section:
