@@ -28,10 +28,10 @@ import docstore
 from docstore.dedup.kernel import words
 from docstore.model.keys import url_of
 from docstore.notes.annotate import annotate, find_annotator
-from docstore.search.index import search_text
 from docstore.search.query import MOST_CHARACTERS
 from docstore.search.results import SearchOptions
 from docstore.store import DocumentStore
+from docstore.text.finding import search_text
 from tools.bench.harness import Section, run_commands
 
 DEPTH = 1000
