@@ -27,9 +27,9 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_295,
-    "lines of code of the core": 32_090,
-    "files of docstore/": 197,
+    "lines of code of docstore/": 43_325,
+    "lines of code of the core": 32_120,
+    "files of docstore/": 198,
     "classes": 441,
     "record types": 215,
     "calls of import_module": 5,
@@ -39,9 +39,9 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 22_380,
+    "lines of Rust": 22_415,
     "lines of tools/": 10_010,
-    "lines of tests/": 45_545,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 45_555,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 
