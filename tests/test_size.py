@@ -39,7 +39,7 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 22_380,
+    "lines of Rust": 22_415,
     "lines of tools/": 10_010,
     "lines of tests/": 45_705,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
