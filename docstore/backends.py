@@ -13,11 +13,13 @@ A backend is imported at first use.
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from docstore.model.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import Schema
 
 if TYPE_CHECKING:  # keeps a cold read fast
@@ -40,7 +42,29 @@ def open_backend(
     Raises:
         InvalidArgument: there is no such backend.
     """
-    return _location(address).open(create=create, schema=schema, read_only=read_only, memory=memory)
+    location = _location(address)
+    try:
+        return location.open(create=create, schema=schema, read_only=read_only, memory=memory)
+    except StoreUnavailable:
+        if not names_directory(address):
+            raise
+        _close_dropped(address)
+        return location.open(create=create, schema=schema, read_only=read_only, memory=memory)
+
+
+dropped: dict[Path, Callable[[], None]] = {}
+"""What closes the stores that were dropped without `close` after a write, by path: their threads keep them open."""
+
+
+def _close_dropped(address: str | Path) -> None:
+    """Close the store at a path if this process has dropped it."""
+    gc.collect()  # it may be a part of a cycle
+    close = dropped.pop(Path(address).absolute(), None)
+    if close is not None:
+        import logging  # a cold read does not need it
+
+        logging.getLogger(__name__).warning("the store at %s was dropped without close(); it is closed now", address)
+        close()
 
 
 def names_server(address: str | Path) -> bool:

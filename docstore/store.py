@@ -5,7 +5,6 @@ Reading needs neither the index nor numpy: they are imported at the first write,
 
 from __future__ import annotations
 
-import gc
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from docstore.backends import names_directory, open_backend
+from docstore.backends import dropped, open_backend
 from docstore.model import keys
 from docstore.model.arguments import checked, checked_names
 from docstore.model.capture import BODY, PagePointer
@@ -98,27 +97,7 @@ def open_store(
         raise InvalidArgument(f"there is no durability {durability!r}; use sync, flush or none") from error
     if schema is not None and not isinstance(schema, Schema):
         raise InvalidArgument(f"schema must be a Schema, such as Schema(near_threshold=0.9), not {schema!r:.100}")
-    try:
-        backend = open_backend(path, memory, create=create, schema=schema, read_only=read_only)
-    except StoreUnavailable:
-        if not names_directory(path):
-            raise
-        _close_dropped(path)
-        backend = open_backend(path, memory, create=create, schema=schema, read_only=read_only)
-    return DocumentStore(backend, level)
-
-
-_dropped: dict[Path, Callable[[], None]] = {}  # closes the stores dropped without `close` after a write, by path
-
-
-def _close_dropped(path: str | Path) -> None:
-    """Close the store at a path if this process has dropped it."""
-    gc.collect()  # it may be a part of a cycle
-    if (close := _dropped.pop(Path(path).absolute(), None)) is not None:
-        import logging  # a cold read does not need it
-
-        logging.getLogger(__name__).warning("the store at %s was dropped without close(); it is closed now", path)
-        close()
+    return DocumentStore(open_backend(path, memory, create=create, schema=schema, read_only=read_only), level)
 
 
 def _close(backend: Backend, committer: Committer, writes: WriteSide | None) -> None:
@@ -179,7 +158,7 @@ class DocumentStore:
             return
         path = Path(self.backend.path).absolute()
         if self._writes is not None:
-            _dropped[path] = partial(_close, self.backend, self._committer, self._writes)
+            dropped[path] = partial(_close, self.backend, self._committer, self._writes)
         warnings.warn(f"the store at {path} was dropped without close()", ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:

@@ -68,6 +68,7 @@ ONLY_IMPORTER = {
     "zstandard": {
         "docstore.tablets.codec",
         "docstore.archives.source",
+        "docstore.archives.export",
         "docstore.archives.http",
         "docstore.serving.wire",
         "docstore.serving.messages",

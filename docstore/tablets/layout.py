@@ -72,7 +72,8 @@ from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
-from docstore.tablets.engines.leveldb import LevelDBEngine, refuse_after_fork
+from docstore.tablets.engines.background import refuse_after_fork
+from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.leftovers import list_set_aside, records_of
 from docstore.tablets.losses import acknowledge, drop_lost, losses, record_lost_commits
 from docstore.tablets.manifest import Manifest

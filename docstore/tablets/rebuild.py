@@ -44,7 +44,8 @@ from docstore.storage.files import Files, StoreLock
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema
 from docstore.storage.table import PAGES
 from docstore.storage.values import parse_cell_value
-from docstore.tablets.engines.leveldb import LevelDBEngine, rebuild_leveldb, refuse_after_fork
+from docstore.tablets.engines.background import refuse_after_fork
+from docstore.tablets.engines.leveldb import LevelDBEngine, rebuild_leveldb
 from docstore.tablets.layout import SALVAGE_ROWS, check_format, decode_format, encode_format
 from docstore.tablets.losses import rebuilt
 from docstore.tablets.manifest import Manifest

@@ -27,8 +27,8 @@ MEMORY_BYTES: Final = 1 << 30
 LARGEST_BYTES: Final = 64 << 20
 MOST_CHARACTERS: Final = 8 << 20
 
-_DIVIDED: Final = re.compile(r"(?<=[^\W\d_])[-\u00ad\u2010][^\S\n]*\n(?:[^\S\n]*(?=[^\W\d_])|\s*(?=[a-zß-öø-ÿα-ωа-я]))")
-"""A word with a hyphen, perhaps a soft one, at the end of a line; at that of a page if a small letter follows."""
+_DIVIDED: Final = re.compile(r"(?<=([^\W\d_]))([-\u00ad\u2010])[^\S\n]*\n(\s*)(?=([^\W\d_]))")
+"""A word with a hyphen, perhaps a soft one, at the end of a line or page."""
 
 
 @cache
@@ -95,8 +95,18 @@ def _read(body: bytes) -> dict[str, str]:
             break
     root: Any = reader.trailer["/Root"]
     title = reader.metadata.title if reader.metadata is not None else ""
-    text = _DIVIDED.sub("", "\n\n".join(texts))[:MOST_CHARACTERS]
+    text = _DIVIDED.sub(_joined, "\n\n".join(texts))[:MOST_CHARACTERS]
     return {"text": text, "title": str(title or ""), "lang": str(root.get("/Lang", ""))}
+
+
+def _joined(match: re.Match[str]) -> str:
+    """What stands for a hyphen and the end of its line or page: nothing within a word."""
+    before, hyphen, blanks, behind = match.groups()
+    if hyphen == "\u00ad" or behind.islower() or (before.isupper() and behind.isupper()):
+        return ""
+    if "\n" in blanks:  # another page may begin another sentence
+        return match[0]
+    return hyphen if behind.isupper() else ""
 
 
 if __name__ == "__main__":

@@ -261,8 +261,9 @@ def plain(body: bytes, content_type: str | None) -> Text:
 
 
 _FRONT_MATTER: Final = re.compile(r"\s*(?P<fence>---|\+\+\+)[ \t]*\n(?P<fields>(?s:.*?))\n(?P=fence)[ \t]*(?:\n|\Z)")
-_FIELD: Final = re.compile(r"(\w+)[ \t]*+[:=](.*)")
+_FIELD: Final = re.compile(r"""["']?(\w+)["']?[ \t]*+[:=](.*)""")
 _QUOTED: Final = re.compile(r"""("(?:[^"\\]++|\\.|(?!))*+"|'(?:[^']++|''|(?!))*+')[ \t]*+(?:#.*)?""")
+_ESCAPE: Final = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|(.))")
 _BLOCK: Final = re.compile(r"[>|][-+\d]{0,2}[ \t]*+(?:#.*)?")
 """The sign of a value that stands on the next lines."""
 _FENCE: Final = re.compile(r" {0,3}(```+|~~~+)")
@@ -272,8 +273,8 @@ _NO_TEXT: Final = re.compile(r"[ \t]*+(?:(?:[-*_][ \t]*+){3,}|(?=[^|]*\|)[|:\- \
 """A rule between sections, or the line below the head of a table."""
 _MARKERS: Final = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))+[ \t]*(?:\[[ xX]\][ \t])?")
 _DEFINITION: Final = re.compile(
-    r" {0,3}\[(?!\^)([^\[\]]+)\]:[ \t]*+<?(?=[^\s<>]*(?:[/#:][^\s<>]|\.\w|#))([^\s<>]+)>?"
-    r"""(?:[ \t]++(?:"[^"]*"|'[^']*'|\([^()]*\)))?[ \t]*"""
+    r" {0,3}\[(?!\^|\s*\])([^\[\]]+)\]:[ \t]*+(?=<?[^\s<>]*(?:[/#:][^\s<>]|\.\w|#))(<[^<>]+>|[^\s<>]+)"
+    r"""(?:[ \t]++(?:"(?:[^"\\]++|\\.|(?!))*+"|'(?:[^'\\]++|\\.|(?!))*+'|\([^()]*\)))?[ \t]*"""
 )
 """A link definition is a whole line.  Narrower than in CommonMark: its address has a sign of an address, so that notes,
 transcripts and names before a colon are text."""
@@ -302,7 +303,8 @@ def markdown(body: bytes, content_type: str | None) -> Text:
         declared = _front_matter(matter["fields"].split("\n"))
         source = source[matter.end() :]
     lines = source.split("\n")
-    targets = {match[1].casefold(): match[2] for line in lines if (match := _DEFINITION.fullmatch(line))}
+    definitions = [match for line in lines if (match := _DEFINITION.fullmatch(line))]
+    targets = {match[1].casefold(): match[2].strip("<>") for match in reversed(definitions)}
     main, description, headings, links = docstore_native.read_html("\n".join(_html_lines(lines, targets)))
     return Text(
         main,
@@ -320,19 +322,30 @@ def _front_matter(lines: list[str]) -> dict[str, str]:
     """The fields of front matter, of YAML or TOML; those of nested tables are not read."""
     fields: dict[str, str] = {}
     for number, line in enumerate(lines):
+        if line.startswith("["):
+            break
         if (field := _FIELD.match(line)) is None:
             continue
         text = field[2].strip()
         follows = takewhile(lambda line: line[:1] in (" ", "\t", ""), lines[number + 1 :])
         if _BLOCK.fullmatch(text):
-            text = " ".join(follows)
-        elif quoted := _QUOTED.fullmatch(text):
+            fields[field[1].lower()] = " ".join(" ".join(follows).split())
+            continue
+        if not _QUOTED.fullmatch(text) and text[:1] != "#":
+            text = " ".join([text.partition(" #")[0] if text[:1] not in ("'", '"') else text, *follows]).strip()
+        if quoted := _QUOTED.fullmatch(text):
             quote, inner = quoted[1][0], quoted[1][1:-1]
-            text = inner.replace("''", "'") if quote == "'" else re.sub(r"\\(.)", lambda match: match[1], inner)
-        elif text:
-            text = " ".join([text.partition(" #")[0], *follows]) if text[0] != "#" else ""
+            text = inner.replace("''", "'") if quote == "'" else _ESCAPE.sub(_unescaped, inner)
+        elif text in ("~", "null") or text[:1] == "#":
+            text = ""
         fields[field[1].lower()] = " ".join(text.split())
     return fields
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    """The character that an escape of a string in double quotes stands for; white space as a blank."""
+    code = match[1] or match[2]
+    return chr(int(code, 16)) if code else " " if match[3] in "ntr" else match[3]
 
 
 def _html_lines(lines: list[str], targets: dict[str, str]) -> Iterator[str]:

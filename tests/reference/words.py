@@ -90,7 +90,8 @@ def fold(text: str) -> str:
     if _run("mark", "{64}").search(text):
         text = _with_marks_in_order(text)
     normalize = unicodedata.normalize
-    return normalize("NFKC", normalize("NFKC", normalize("NFD", text).casefold()).casefold())
+    folded = normalize("NFKC", normalize("NFKC", normalize("NFD", text).casefold()).casefold())
+    return folded.replace("\u0640", "")  # of letters that are shown with one
 
 
 def _with_marks_in_order(text: str) -> str:

@@ -150,7 +150,7 @@ def test_scans_by_host_prefix_range_and_column(store: docstore.DocumentStore) ->
 def test_anchors_are_read_in_slices_and_a_row_of_many_is_deleted_without_a_stall(
     store: docstore.DocumentStore,
 ) -> None:
-    count = share(100_000, 8)
+    count = share(100_000, 10)
     row_key = store.cells.row_key(URL)
     for start in range(0, count, 5000):
         cells = [SetCell("anchor", b"https://s.example/%06d" % n, T0, b"text") for n in range(start, start + 5000)]

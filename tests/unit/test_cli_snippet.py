@@ -39,7 +39,7 @@ def test_a_result_page_has_a_line_a_page_and_no_control_characters(run: Terminal
         f"{ONE}\tUn *Café* noir & fort.",
         f"{TWO}\tTwo \ufffd[31m words of coffee, *café* too.",
     ]
-    assert "no text of https://gone.example/" in answer.err
+    assert "no page https://gone.example/" in answer.err
     assert run("get", "https://gone.example/", "--snippet", "cafe").code == 1
 
 

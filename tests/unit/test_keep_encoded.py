@@ -142,7 +142,7 @@ def test_of_a_part_of_the_store_each_page_has_its_content(run: Terminal, crawl: 
 
 
 def test_bodies_that_are_not_encoded_are_stored_once(run: Terminal, tmp_path: Path) -> None:
-    body = os.urandom(200_000)
+    body = b"<!--" + os.urandom(200_000).replace(b">", b"=") + b"-->"
     path = tmp_path / "x.warc"
     path.write_bytes(record(message(body)))
     report = run("ingest", str(path), "--keep-encoded", "--create", "--json").object()

@@ -187,4 +187,5 @@ def test_markdown_is_given_by_the_store_the_command_line_and_exports(run: Termin
     parquet = tmp_path / "pages.parquet"
     assert run("export", "--format", "parquet", "--markdown", "--output", str(parquet)).code == 0
     assert made in pq.read_table(parquet)["markdown"].to_pylist()
-    assert "--markdown needs" in run("export", "--format", "warc", "--markdown", "--output", str(parquet)).err
+    warc = str(tmp_path / "x.warc")
+    assert "--markdown needs" in run("export", "--format", "warc", "--markdown", "--output", warc).err

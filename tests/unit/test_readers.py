@@ -345,6 +345,9 @@ x = *p & 1;
         ("[g]: plan.md (The plan)", False),
         ("[g]: <#part>", False),
         ("   [g]: mailto:a@b.example", False),
+        ("[g]: <plans/the dam.html>", False),
+        (r'[g]: /dam "the \"old\" dam"', False),
+        ("[ ]: https://x.example/g", True),
     ],
 )
 def test_a_link_definition_of_markdown_is_a_whole_line_with_an_address(line: str, is_text: bool) -> None:
@@ -366,12 +369,22 @@ def test_a_link_definition_of_markdown_is_a_whole_line_with_an_address(line: str
         ("title: A title\n  that goes on\ntags:\n  - x", "A title that goes on"),
         ("title:\nauthor:\n  name: x", "Heading"),
         ('title: "One": two', '"One": two'),
+        (r'"title": "Caf\u00e9\tand\x20mill"', "Caf\u00e9 and mill"),
+        ("title:\n  A title\n  below", "A title below"),
+        ('title: "A title\n  in quotes"', "A title in quotes"),
+        ("title: ~", "Heading"),
     ],
 )
 def test_titles_of_front_matter_are_read_as_yaml_has_them(matter: str, title: str) -> None:
     text = read(f"---\n{matter}\n---\n# Heading\n\ntext".encode(), "text/markdown")
     assert text is not None
     assert text.title == title
+
+
+def test_front_matter_of_toml_ends_at_its_first_table() -> None:
+    text = read(b'+++\n"title" = "Mill"\n[params]\ntitle = "x"\n+++\ntext', "text/markdown")
+    assert text is not None
+    assert text.title == "Mill"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def pdf_of(*pages: str, title: str = "") -> bytes:
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R /Lang (en-GB) >>",
         b"",
-        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
     ]
     kids = []
     for page in pages:
@@ -51,6 +51,28 @@ def test_a_pdf_has_its_text_title_and_language() -> None:
     assert found is not None
     assert found.main == "A bridge of stone\nthat would not close at noon.\nPage two."
     assert (found.title, found.lang) == ("Bridges", "en-GB")
+
+
+@needs_pypdf
+@pytest.mark.parametrize(
+    ("pages", "text"),
+    [
+        (["It would clo- \n  se at noon."], "It would close at noon."),
+        (["It would clo-", "se at noon."], "It would close at noon."),
+        (["It would clo- ", " se at noon."], "It would close at noon."),
+        (["It would clo\xad\nse at noon."], "It would close at noon."),
+        (["It would clo\xad", "se at noon."], "It would close at noon."),
+        (["Zahn-", "\xe4rzte"], "Zahn\xe4rzte"),
+        (["THE BRID-", "GES"], "THE BRIDGES"),
+        (["Anglo-\nSaxon bridges"], "Anglo-Saxon bridges"),
+        (["A note on the bridge-", "Chapter two"], "A note on the bridge-\nChapter two"),
+        (["Pages 10-\n20 and a list -\nof bridges"], "Pages 10-\n20 and a list -\nof bridges"),
+    ],
+)
+def test_a_word_with_a_hyphen_at_the_end_of_a_line_or_page_is_one_word(pages: list[str], text: str) -> None:
+    found = read(pdf_of(*pages), "application/pdf")
+    assert found is not None
+    assert found.main == text
 
 
 @needs_pypdf

@@ -14,6 +14,7 @@ from docstore import ColumnFamily, GCPolicy, InvalidArgument, Page, Policy, Sche
 from docstore.cli.main import main
 from docstore.reports.check import check
 from docstore.store import DocumentStore
+from docstore.sweep.reindex import reindex
 
 EXACT_REJECTED = ((VerdictKind.EXACT, Policy.REJECT_ANY),)
 BODY = b"<p>the same bytes under two URLs"
@@ -161,10 +162,10 @@ def unpack_store(checksum: str, folder: Path) -> Path:
     return folder / f"old-{checksum}"
 
 
-def test_a_store_whose_schema_names_blake3_opens_unchanged(tmp_path: Path) -> None:
+def test_a_store_whose_schema_names_blake3_opens_and_takes_pages_after_reindex(tmp_path: Path) -> None:
+    """Its texts are of the scheme before, too."""
     with docstore.open(unpack_store("blake3", tmp_path)) as store:
         assert store.schema == Schema()
-        assert list(check(store.backend)) == []
         kinds = [(document.url, document.verdict.kind) for document in map(store.get, store.urls())]  # type: ignore[union-attr]
         assert kinds == [
             ("https://a.example/", VerdictKind.NEW),
@@ -173,6 +174,10 @@ def test_a_store_whose_schema_names_blake3_opens_unchanged(tmp_path: Path) -> No
         ]
         again = store.get("https://a.example/")
         assert again is not None
+        with pytest.raises(UnsupportedFormat, match="reindex"):
+            store.put_page("https://d.example/", again.body, headers={"Content-Type": "text/html"})
+        reindex(store)
+        assert list(check(store.backend)) == []
         verdict = store.put_page("https://d.example/", again.body, headers={"Content-Type": "text/html"}).verdict
         assert (verdict.kind, verdict.of_url) == (VerdictKind.EXACT, "https://a.example/")
 

@@ -58,8 +58,8 @@ from docstore.storage.engine import (
     check_spec,
     check_table,
 )
-from docstore.storage.files import Files, bytes_if_there, translated
-from docstore.tablets.engines import cellkeys
+from docstore.storage.files import Files, bytes_if_there
+from docstore.tablets.engines import background, cellkeys
 from docstore.tablets.engines.cellkeys import (
     CELL_KIND,
     DeletedKeys,
@@ -81,8 +81,7 @@ _DAMAGED = (
     "restore a backup; or run `docstore tool rebuild`, which leaves out what is damaged (if it fails, `docstore tool "
     "salvage` takes bodies and texts from the records)"
 )
-_LEFT_IN_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""Harmless errors of a close: the data stays in the log, and the next open reads it."""
+_LEFT_IN_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # harmless for a close: the next open reads the log
 _CLOSE_POLL_SECONDS = 0.0005
 _CLOSED = "the engine is closed; open the store again"
 _FORKED = "this process is a fork of the one that opened the store; open the store again in this process"
@@ -93,32 +92,11 @@ _handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 _claim_lock = threading.Lock()
 _claimed: set[Path] = set()
 """Directories open in this process.  A second open, which LevelDB refuses, would drop the lock of the first."""
-_has_thread = False
-"""Whether LevelDB's one background thread may have been started in this process or in one that it is a fork of."""
-_lacks_thread = False
-"""Whether that was before a fork: the thread does not run here, and LevelDB, which believes that it does, starts no
-other one, so a compaction would wait for ever."""
-
-
-def refuse_after_fork(path: Path) -> None:
-    """Refuse to open a store for writing in a fork of a process that has used a store.
-
-    Raises:
-        StoreUnavailable: with the ways out.
-    """
-    if _lacks_thread:
-        raise StoreUnavailable(
-            f"{path} cannot be opened for writing here: this process is a fork of one that has used a store, and "
-            "LevelDB's background thread is not copied by a fork; start processes with multiprocessing's method "
-            "`spawn` or `forkserver`, or before the first store is opened, or let one process run `docstore serve` and "
-            "use docstore.connect in the others; read_only=True works here"
-        )
 
 
 def _after_fork_in_child() -> None:
-    global _claim_lock, _lacks_thread  # noqa: PLW0603 - it may be locked by a thread that only the parent has
+    global _claim_lock  # noqa: PLW0603 - it may be locked by a thread that only the parent has
     _claim_lock = threading.Lock()
-    _lacks_thread = _has_thread
     for handle in list(_handles):
         handle.abandon()
     _claimed.clear()
@@ -203,7 +181,7 @@ class Handle:
         """
         self._check_open()
         if not self._written:
-            _check_thread(self._path)
+            background.check(self._path)
         self._written = True
         if self._write_failed and self._database is not None:
             self._check_room_to_reopen()
@@ -237,13 +215,13 @@ class Handle:
                     raise translated from error
             finally:
                 if database is not None:
-                    _close_or_leave(database)
+                    background.close_or_leave(database)
                 self._release_claim()
 
     def abandon(self) -> None:
         """Drop the database in a forked child without freeing it: its threads exist only in the parent."""
         if self._database is not None:
-            _never_free(self._database)  # even at exit that would wait for these threads
+            background.never_free(self._database)  # even at exit that would wait for these threads
         self._database = None
         self.write_lock = threading.Lock()  # the old one may be locked by a thread that only the parent has
         self._release_claim.detach()
@@ -277,32 +255,6 @@ class Handle:
                 f"an earlier write to {self._path} failed, and recovery needs {needed_bytes} free bytes, but only "
                 f"{free_bytes} are free; free space, then write again",
             )
-
-
-def _check_thread(path: Path) -> None:
-    """Refuse to write where no thread can be started: LevelDB would abort the process when it starts its own.
-
-    Raises:
-        StorageError: the limits of the process allow no further thread.
-    """
-    with translated("start a thread of LevelDB for", path):
-        probe = threading.Thread(target=bool, name="docstore-probe")  # its stack is as large as that of LevelDB's
-        probe.start()
-        probe.join()
-
-
-def _close_or_leave(database: Any) -> None:
-    """Close a database.  Without its thread LevelDB would wait for a compaction that never runs: it stays open."""
-    if _lacks_thread:
-        _never_free(database)
-    else:
-        database.close()
-
-
-def _never_free(database: Any) -> None:
-    import ctypes  # few processes fork
-
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
 
 
 CLOSING_SHARE = 4
@@ -343,7 +295,7 @@ class LevelDBEngine:
         log_limit_bytes: a longer log is rewritten as a table, because recovery needs free space of the log's size.
         keep_room: called after that and before compactions; returns the free bytes beyond the needs of a compaction.
     Raises:
-        StoreUnavailable: missing, open in another engine, or see `refuse_after_fork`.
+        StoreUnavailable: missing, open in another engine, or see `background.refuse_after_fork`.
         CorruptionError: LevelDB finds its files damaged.
     """
 
@@ -359,7 +311,7 @@ class LevelDBEngine:
     ) -> None:
         self.path = Path(path)
         if not for_reading:
-            refuse_after_fork(self.path)
+            background.refuse_after_fork(self.path)
         self._memory = memory or Memory()
         self.log_limit_bytes = self._memory.share("memtable") // 2
         self.keep_room: Callable[[], int] = lambda: AMPLE_BYTES
@@ -388,8 +340,7 @@ class LevelDBEngine:
             write_buffer_size=max(self._memory.share("memtable") // 2 * _BUFFER_LIMITS, _LEAST_BUFFER_BYTES),
             lru_cache_size=self._memory.share("blocks"),
         )
-        global _has_thread  # noqa: PLW0603 - a fact of the process
-        _has_thread = True
+        background.may_run()
         database: Any = None
         try:
             if has_gap(self.path):  # LevelDB would lose a commit, and replay those behind it
@@ -410,7 +361,7 @@ class LevelDBEngine:
             self._is_first_open = False  # a reopening after a failed write has the filter in memory
         except _FOREIGN_ERRORS as error:
             if database is not None:  # the error holds it, and with it LevelDB's lock
-                _close_or_leave(database)
+                background.close_or_leave(database)
             raise self._opening_error(error) from error
         self._create = False
         return database

@@ -2,7 +2,7 @@
 
 use crate::kind;
 use crate::names::*;
-use crate::tokens::{each_attribute, raw_end, Tag};
+use crate::tokens::{each_attribute, mentions, raw_end, Tag};
 
 /// Start tags of HTML that end foreign content, as in HTML's rules for parsing it.
 #[rustfmt::skip]
@@ -13,13 +13,13 @@ const BREAKOUT: [u32; 39] = [
     NAME_SPAN, NAME_STRONG, NAME_SUB, NAME_SUP, NAME_TABLE, NAME_UL,
 ];
 /// Elements of foreign content that hold HTML.
-const HTML_WITHIN: [&[u8]; 8] = [b"foreignobject", b"desc", b"annotation-xml", b"mtext", b"mi", b"mn", b"mo", b"ms"];
+const HTML_WITHIN: [&[u8]; 7] = [b"foreignobject", b"desc", b"mtext", b"mi", b"mn", b"mo", b"ms"];
 const XML_TYPES: [&str; 3] = ["application/xhtml+xml", "text/xml", "application/xml"];
 
 /// Whether a page is XHTML: by its type, or by a declaration of XML.
 pub fn is_xhtml(text: &[u8], content_type: &str) -> bool {
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text).trim_ascii_start();
-    text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"<?xml"))
+    text.get(..6).is_some_and(|start| start[..5].eq_ignore_ascii_case(b"<?xml") && start[5].is_ascii_whitespace())
         || XML_TYPES.iter().any(|known| kind::media_type(content_type).eq_ignore_ascii_case(known))
 }
 
@@ -60,7 +60,8 @@ impl Foreign {
     #[inline(never)]
     pub fn pass(&mut self, source: &[u8], tag: &mut Tag) -> Option<Tag> {
         if tag.name == CDATA {
-            return Some(Tag::comment(tag.end as usize, source.len().min(tag.end as usize + 3)));
+            let end = tag.end as usize;
+            return (end < source.len()).then(|| Tag::comment(end, end + 3));
         }
         if tag.name == NOTHING {
             return None;
@@ -94,15 +95,25 @@ impl Foreign {
             tag.end = end.map_or(tag.end, |end| end as u32);
             // An icon's title is not that of the page.
             tag.name = if element == NAME_TITLE { NOTHING } else { tag.name };
-        } else if is_root(element) || (is_within && HTML_WITHIN.iter().any(|&name| is_named(source, tag, name))) {
+        } else if is_root(element) || (is_within && holds_html(source, tag)) {
             self.open.push(element);
+        } else if self.is_xhtml && kind & RAW != 0 {
+            // The end tag in a section of characters is none.
+            let content = &source[tag.content as usize..];
+            if let Some(at) = memchr::memmem::find(tag.content(source), b"<![CDATA[") {
+                let end = memchr::memmem::find(&content[at..], b"]]>").map_or(content.len(), |end| at + end);
+                tag.end = tag.end.max(raw_end(source, tag.content as usize + end, tag.name(source)) as u32);
+            }
         }
         None
     }
 }
 
-fn is_named(source: &[u8], tag: &Tag, name: &[u8]) -> bool {
-    tag.name(source).eq_ignore_ascii_case(name)
+/// Whether an element of foreign content holds HTML.
+fn holds_html(source: &[u8], tag: &Tag) -> bool {
+    let is_named = |name: &[u8]| tag.name(source).eq_ignore_ascii_case(name);
+    HTML_WITHIN.iter().any(|name| is_named(name))
+        || (is_named(b"annotation-xml") && mentions(tag.attributes(source), b"html"))
 }
 
 /// Whether a start tag ends in `/>`; a slash at the end of a value without quotes is part of that.

@@ -78,7 +78,7 @@ impl Line {
         let is_line = self == Self::Inline || self == Self::Doubtful;
         if is_line && shows(&CUTTING) {
             Self::Parts
-        } else if is_line && (shows(&BLOCKS_IN_LINE) || declares(&style, "float", &["left", "right"])) {
+        } else if self == Self::Inline && (shows(&BLOCKS_IN_LINE) || declares(&style, "float", &["left", "right"])) {
             Self::Floats
         } else if self == Self::Cuts && shows(&["inline"]) && !KEPT.contains(&(tag.name >> 1)) {
             Self::Joins
@@ -321,6 +321,9 @@ impl Lines {
             }
             end = tag.end;
             all.push(tag);
+        }
+        for (at, name) in inserted.filter(|&(at, _)| at >= end) {
+            all.push(Tag { start: at, end: at, attributes: at, content: at, name });
         }
         *tags = all;
     }

@@ -140,8 +140,8 @@ pub fn properties(tag_name: u32) -> u16 {
 
 /// Elements that are part of a line if there are words beside them, and else cut.
 #[rustfmt::skip]
-pub const DOUBTFUL: [u32; 13] = [
-    NAME_AUDIO, NAME_BUTTON, NAME_CANVAS, NAME_INPUT, NAME_MAP, NAME_MATH, NAME_OBJECT, NAME_PICTURE, NAME_SLOT,
+pub const DOUBTFUL: [u32; 14] = [
+    NAME_AUDIO, NAME_BUTTON, NAME_CANVAS, NAME_INPUT, NAME_LABEL, NAME_MAP, NAME_MATH, NAME_OBJECT, NAME_PICTURE, NAME_SLOT,
     NAME_SOURCE, NAME_SVG, NAME_TRACK, NAME_VIDEO,
 ];
 

@@ -48,6 +48,11 @@ struct Meta {
     canonical: Option<String>,
 }
 
+/// Whether a character has no width; a title of such alone is empty.
+fn is_unseen(character: char) -> bool {
+    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
+}
+
 impl Meta {
     fn of_kind(&mut self, kind: &str) -> Option<&mut Option<String>> {
         let slots = [
@@ -168,7 +173,7 @@ pub fn read(source: &[u8], tags: &Tags, links: bool, flow: &mut Flow) -> Declare
             if meta.title.is_none() {
                 flow.clear();
                 flow.push(source, tag.content as usize, tag.end as usize, Source::Text);
-                meta.title = Some(flow.to_line()).filter(|title| !title.is_empty());
+                meta.title = Some(flow.to_line()).filter(|title| !title.chars().all(is_unseen));
             }
         } else {
             declare(&mut meta, element, tag.attributes(source));

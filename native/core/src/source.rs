@@ -135,8 +135,26 @@ impl Source {
     }
 }
 
-/// JSON without what pages write around it: comments, sections of characters, a semicolon.
-fn bare_json(mut text: &str) -> &str {
+/// JSON without what pages write around it: sections of characters, a semicolon, comments.
+fn bare_json(whole: &str) -> &str {
+    let text = without_marks(whole);
+    if text.is_empty() || (text.starts_with(['{', '[']) && text.ends_with(['}', ']'])) {
+        return text;
+    }
+    // Among words of comments: what lies between the outermost braces, with the brackets around these.
+    let (Some(mut start), Some(mut end)) = (whole.find('{'), whole.rfind('}').map(|last| last + 1)) else {
+        return text;
+    };
+    loop {
+        let (before, behind) = (whole[..start].trim_end(), whole[end..].trim_start());
+        if !before.ends_with('[') || before.ends_with("<![CDATA[") || !behind.starts_with(']') {
+            return &whole[start..end.max(start)];
+        }
+        (start, end) = (before.len() - 1, whole.len() - behind.len() + 1);
+    }
+}
+
+fn without_marks(mut text: &str) -> &str {
     const BEFORE: [&str; 6] = ["<!--", "<![CDATA[", "//", "/*", "*/", "\u{feff}"];
     const BEHIND: [&str; 6] = ["-->", "]]>", "//", "*/", "/*", ";"];
     loop {

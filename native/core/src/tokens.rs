@@ -31,7 +31,7 @@
 
 use crate::bytes::{self, find, is_blank};
 use crate::foreign::Foreign;
-use crate::names::{self, Names, CDATA, NOTHING};
+use crate::names::{self, Names, CDATA, CUT, NOTHING};
 use crate::simd;
 use crate::wide::{self, equal_of_64, Bytes};
 
@@ -53,7 +53,7 @@ impl Tag {
     /// The source of the attributes; may be empty.
     #[inline(always)]
     pub fn attributes<'a>(&self, source: &'a [u8]) -> &'a [u8] {
-        if self.name == NOTHING {
+        if self.name >= CUT {
             return &[];
         }
         &source[self.attributes as usize..self.content as usize - 1]

@@ -59,7 +59,7 @@ pub fn read(of: &Chosen, element: usize, mut next: usize) -> String {
     let (mut skipped_to, mut has_ended_line) = (0, false);
     for piece in first + 1..end {
         let tag = &tags[piece - 1];
-        if piece - 1 > first && tag.name != NOTHING {
+        if piece - 1 > first && tag.name <= CUT {
             let (name, attributes) = (tag.name >> 1, tag.attributes(source));
             let is_start = tag.name & 1 == 0;
             let is_line = KINDS.get(name as usize).is_none_or(|kinds| matches!(kinds.0, 0 | 5 | 6));
