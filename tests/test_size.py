@@ -27,9 +27,9 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_455,
-    "lines of code of the core": 32_100,
-    "files of docstore/": 198,
+    "lines of code of docstore/": 43_490,
+    "lines of code of the core": 32_130,
+    "files of docstore/": 199,
     "classes": 441,
     "record types": 215,
     "calls of import_module": 5,
@@ -41,7 +41,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 22_415,
     "lines of tools/": 10_010,
-    "lines of tests/": 45_705,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 45_745,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 
