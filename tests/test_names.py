@@ -27,7 +27,7 @@ from docstore.reports import dedup, measures
 from docstore.search import results as search
 from docstore.serving import routes
 from docstore.serving.client import RemoteCells, RemoteStore
-from docstore.serving.client_calls import About, CallLimits, Job, Listed, Rejected
+from docstore.serving.client_calls import About, CallLimits, Job, Listed
 from docstore.serving.settings import Settings
 from docstore.storage import reports
 from docstore.store import DocumentStore, open_store
@@ -45,7 +45,7 @@ RECORDS = (
         Job,
         CallLimits,
         Listed,
-        Rejected,
+        documents.Rejected,
         reports.CompactionReport,
         reports.BackupReport,
     ),
