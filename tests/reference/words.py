@@ -91,7 +91,7 @@ def fold(text: str) -> str:
         text = _with_marks_in_order(text)
     normalize = unicodedata.normalize
     folded = normalize("NFKC", normalize("NFKC", normalize("NFD", text).casefold()).casefold())
-    return folded.replace("\u0640", "")  # of letters that are shown with one
+    return folded.replace("\u0640", " ")  # what is left of marks that are shown on one, which stand alone
 
 
 def _with_marks_in_order(text: str) -> str:

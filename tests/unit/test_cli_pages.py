@@ -738,8 +738,10 @@ def test_get_and_snippets_show_a_heading_once_and_no_signs_of_links_to_it(
     )
     text = f"{PARAGRAPH} Foxes of C#.\nTheir dens\n{PARAGRAPH} Their dens."
     assert run("get", URL).out == f"Foxes of C# - The docs\n\n{text}\n"
-    assert run("get", URL, "--snippet", "", "--length", "400").out.strip() == text.replace("\n", " ")
-    assert "Their *dens* The" in run("get", URL, "--snippet", "dens", "--length", "400").out
+    assert run("get", URL, "--snippet", "", "--length", "400").out.strip() == (
+        f"{PARAGRAPH} Foxes of C#. Their dens \u2013 {PARAGRAPH} Their dens."
+    )
+    assert "Their *dens* \u2013 The" in run("get", URL, "--snippet", "dens", "--length", "400").out
 
 
 def test_a_name_that_ends_in_a_sign_stays(run: Terminal, put: Callable[..., dict[str, object]]) -> None:

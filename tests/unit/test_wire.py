@@ -45,7 +45,7 @@ from docstore.model.types import (
     Verdict,
 )
 from docstore.reading.cells import Row
-from docstore.reading.documents import Capture, Document
+from docstore.reading.documents import Capture, Document, Rejected
 from docstore.reading.snippet import Passage, Snippet
 from docstore.serving import wire as shapes
 from docstore.serving.messages import count_values
@@ -99,6 +99,7 @@ VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
                 st.tuples(numbers, st.none() | small, st.none() | numbers).map(lambda one: Capture(*one)), max_size=2
             ).map(tuple),
             st.just(("https://a/",)),
+            st.none() | st.builds(Rejected, texts, numbers, verdicts),
         ),
     ),
     (
