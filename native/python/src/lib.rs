@@ -325,7 +325,7 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints, facts: Facts) -> PyRe
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 36;
+const INTERFACE: u32 = 37;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
