@@ -41,7 +41,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 22_415,
     "lines of tools/": 10_010,
-    "lines of tests/": 45_752,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 45_930,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 
