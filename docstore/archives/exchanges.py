@@ -223,6 +223,5 @@ def _flat(body: bytes) -> str:
 
 def _as_script(value: Any) -> str:
     """A value of JSON as JavaScript writes it, as pywb 2.10 does: true, null, 44 for 44.0."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    return value if isinstance(value, str) else json.dumps(number)
