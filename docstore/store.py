@@ -18,7 +18,7 @@ from docstore.model import keys
 from docstore.model.arguments import checked, checked_names
 from docstore.model.capture import BODY, PagePointer
 from docstore.model.choices import SNIPPET_LENGTH, Durability
-from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.errors import InvalidArgument, StoreUnavailable, compacting_deleted_pages
 from docstore.model.types import (
     Cell,
     Headers,
@@ -311,13 +311,16 @@ class DocumentStore:
                 the rows of the pages that its stored versions link to.  On HBase its bytes stay in files until a major
                 compaction of HBase, as the report of `compact` says.
             compact: do that at once.  For many pages leave it out, and call `compact` after the last one.
+        Raises:
+            CommitUnknown: the page is deleted, but the compaction could not run; run `compact`.
         """
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
             return False
         self._committer.run_with_reserve(lambda: self._write_side().deleter.delete(row_key, purge=purge))
         if purge and compact:
-            self.compact()
+            with compacting_deleted_pages():
+                self.compact()
         return True
 
     @checked

@@ -134,14 +134,14 @@ class Handle:
         with _claim_lock:
             if self._claim in _claimed:
                 raise StoreUnavailable(f"{path} is open in another engine of this process; use that one, or close it")
+            self._release_claim = weakref.finalize(self, _claimed.discard, self._claim)
             _claimed.add(self._claim)
         try:
             self._database: Any = open_database()
+            _handles.add(self)
         except BaseException:
-            _claimed.discard(self._claim)
+            self._release_claim()
             raise
-        self._release_claim = weakref.finalize(self, _claimed.discard, self._claim)
-        _handles.add(self)
 
     def call(self, work: Callable[..., Result], what: str, *args: object) -> Result:
         """Call `work` with the pinned database and more arguments, and translate its errors."""
