@@ -43,7 +43,7 @@ from docstore.model.types import (
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup
 from docstore.reading.documents import MARKDOWN_FAMILIES, Document, DocumentReader
-from docstore.storage.files import RunningJobs, uninterrupted
+from docstore.storage.files import FORKED, RunningJobs, uninterrupted
 from docstore.storage.table import Table, pages_table
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
@@ -754,10 +754,12 @@ class DocumentStore:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("this store is closed; open it again")
+        if os.getpid() != self._process:  # first of all: a module that another thread imports is locked in a fork
+            raise StoreUnavailable(FORKED)
 
     def _writer(self) -> PageWriter:
+        self._check_open()
         if self._writes is None:  # else its committer refuses
-            self._check_open()
             self.backend.check_writable()
         if not self._has_current_texts:
             from docstore.reading.index import check_text_scheme
@@ -767,9 +769,9 @@ class DocumentStore:
         return self._write_side().writer
 
     def _index_queries(self) -> IndexQueries:
+        self._check_open()
         from docstore.reading.queries import IndexQueries
 
-        self._check_open()
         if self._queries is None:
             with self._committer.lock:  # a damaged index is rebuilt
                 if self._queries is None:
@@ -777,9 +779,9 @@ class DocumentStore:
         return self._queries
 
     def _write_side(self) -> WriteSide:
+        self._check_open()
         from docstore.writing.writer import WriteSide
 
-        self._check_open()
         if self._writes is None:
             with self._committer.lock:
                 if self._writes is None:

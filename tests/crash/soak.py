@@ -35,6 +35,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -86,6 +87,18 @@ def body_of(url: str, at: int) -> bytes:
     if source.random() < 0.5:
         text = changed(text, source.randrange(10), min(len(text), source.randrange(1, 12)))
     return page(text, title=f"Page {text[0]}") + (source.randbytes(20_000) if source.random() < 0.05 else b"")
+
+
+def import_all() -> None:
+    """Import what is imported when it is first needed.
+
+    An import is not safe from what is tried here: CPython 3.11 keeps the lock of all imports if SIGINT arrives just
+    behind its acquisition, and a fork keeps the locks of modules that another thread imports.
+    """
+    for folder in docstore.__path__:
+        for package in ("dedup", "reading", "search", "sweep", "tablets", "tablets.compaction", "writing"):
+            for path in Path(folder, *package.split(".")).glob("[a-z]*.py"):
+                import_module(f"docstore.{package}.{path.stem}")
 
 
 def in_child(what: str, store: DocumentStore, folder: Path) -> None:
@@ -245,6 +258,7 @@ class Host:
             partial(self._read, store),
             partial(self._fork, store),
         ]
+        import_all()
         interrupted = jobs.pop(self.source.choice([0, len(writers)]))
         threads = [threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs]
         for thread in threads:
