@@ -263,6 +263,33 @@ class FrameDictionary:
     @property
     def memory_bytes(self) -> int: ...
 
+PIECE_BYTES: int
+
+class SiteScopes:
+    """Scopes of dictionaries; its caller is `tablets.dictionaries`.
+
+    `kept` is what Python keeps: the cache of prepared dictionaries, and functions that give the row of a scope and the
+    tablet of a row, write a dictionary, and prepare one.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[tuple[int, int]],
+        scopes: tuple[int, int],
+        loads: tuple[int, int],
+        gain: tuple[int, float],
+    ) -> None: ...
+    @property
+    def sample_bytes(self) -> int: ...
+    def choose(self, kept: tuple[Any, ...], row_key: bytes, column: bytes, raw: bytes, samples: bool) -> Any: ...
+    def sample(self, kept: tuple[Any, ...], row_key: bytes, column: bytes, raw: bytes) -> None: ...
+    def note_gain(
+        self, kept: tuple[Any, ...], row_key: bytes, column: bytes, sizes: tuple[int, int], dictionary: bytes
+    ) -> None: ...
+    def take_changed(self) -> list[tuple[bytes, bytes]]: ...
+    def forget(self) -> None: ...
+
+def site_of(row_key: bytes) -> tuple[bytes, bytes]: ...
 def encode_values(
     values: Sequence[Any],
     dictionaries: Sequence[Any],

@@ -14,6 +14,7 @@ mod reads;
 mod records;
 mod rows;
 mod runs;
+mod sites;
 mod sweeps;
 mod text;
 mod verdicts;
@@ -325,7 +326,7 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints, facts: Facts) -> PyRe
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 37;
+const INTERFACE: u32 = 38;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -343,6 +344,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     headers::add_to(module)?;
     rows::add_to(module)?;
     sweeps::add_to(module)?;
+    sites::add_to(module)?;
     checks::add_to(module)?;
     postings::add_to(module)
 }
