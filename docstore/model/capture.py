@@ -19,6 +19,7 @@ from docstore.compiled import docstore_native
 from docstore.model.choices import VerdictKind
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
+    POSTING_BODY_BYTES,
     SCHEME_SIMHASH64_1,
     SKETCH_BYTES,
     TEXT_NUMBER_BYTES,
@@ -47,9 +48,6 @@ STORED_VISIT = "visit"
 
 STORED_POSTED = (STORED_BODY, STORED_TEXT, STORED_REFERENCE)
 """Kinds of captures with which other pages are compared, whatever happened to the page that they duplicate."""
-
-REASON_NOT_MODIFIED = "not_modified"
-"""Reason of a visit without a body (304): its verdict is that of the version that it confirms."""
 
 BODY = ("page", b"body")
 STATUS = ("http", b"status")
@@ -103,7 +101,6 @@ _CAPTURED = (STATUS, HEADERS, TYPE, CHARSET, IP, PAYLOAD_DIGEST, DOCNO, FETCHED_
 """Columns of `capture_values`; long values are stored in this order."""
 _KINDS = tuple(map(VerdictKind, VERDICT_KINDS))
 _PREVIOUS = tuple(map(Previous, VERDICT_PREVIOUS))
-_BODY_HEAD_BYTES = 8
 _INLINE_TAG = bytes((VALUE_INLINE,))
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
 _LOW_HALVES = bytes(byte & 0x0F for byte in range(256))
@@ -470,4 +467,4 @@ def text_number(text_checksum: bytes) -> bytes:
 
 def body_head(body_checksum: bytes) -> bytes:
     """Scheme byte and prefix of a body checksum's digest."""
-    return body_checksum[: 1 + _BODY_HEAD_BYTES]
+    return body_checksum[: 1 + POSTING_BODY_BYTES]

@@ -26,7 +26,6 @@ from docstore.compiled import docstore_native
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     MIN_SAME_TEXT_WORDS,
-    REASON_BLANK,
     is_blank,
     status_class,
 )
@@ -35,7 +34,7 @@ from docstore.model import capture, keys
 from docstore.model.capture import ClusterPlace, Column, StoredVerdict
 from docstore.model.choices import BINS
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CAPTURE_FAMILY, SCHEME_SKETCH_1, SKETCH_BYTES, VERDICT_KINDS
+from docstore.model.format import CAPTURE_FAMILY, REASON_BLANK, SCHEME_SKETCH_1, SKETCH_BYTES, VERDICT_KINDS
 from docstore.model.sets import Numbers
 from docstore.model.types import SAME_PAGE
 from docstore.reading.documents import MAX_REDIRECTS, REDIRECT_STATUSES, DocumentReader

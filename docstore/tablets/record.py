@@ -28,6 +28,7 @@ from docstore.model.format import (
     RECORD_DELETE_COLUMN,
     RECORD_DELETE_FAMILY,
     RECORD_DELETE_ROW,
+    RECORD_FIELDS_MAX_BYTES,
     RECORD_GROUP,
     RECORD_MAGIC,
     RECORD_RELATED_BYTES,
@@ -46,8 +47,6 @@ CODEC_NAMES = {
 }
 """For people: in reports and statistics."""
 RECORD_HEADER_MAX_BYTES = RECORD_WIDE_HEADER_BYTES
-FIELDS_MAX_BYTES = 256 << 10
-"""Row key, column and related checksum together; a walk over damage holds so much at once."""
 
 
 class Record(NamedTuple):
@@ -92,7 +91,7 @@ def encode_records(records: Sequence[Record], segment: int, offset: int) -> tupl
         raise InvalidArgument(
             "a record does not fit docs/format.md: its kind, codec and related checksum must be known; its timestamp "
             "is microseconds in [0, 2**63); its value has at most 2**32 - 1 bytes, its row key and column at most "
-            f"{FIELDS_MAX_BYTES}; split a longer value"
+            f"{RECORD_FIELDS_MAX_BYTES}; split a longer value"
         )
     return made
 
@@ -256,7 +255,7 @@ def _names(joined: bytes) -> Iterator[bytes]:
 
 WINDOW_BYTES = 1 << 20
 """Bytes of a read; for a larger record the window grows."""
-_HEAD_BYTES = RECORD_HEADER_MAX_BYTES + FIELDS_MAX_BYTES + RECORD_CRC_BYTES
+_HEAD_BYTES = RECORD_HEADER_MAX_BYTES + RECORD_FIELDS_MAX_BYTES + RECORD_CRC_BYTES
 
 _MAGIC = bytes((RECORD_MAGIC,))
 

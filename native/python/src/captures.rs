@@ -60,6 +60,12 @@ fn decode_capture<'py>(value: &Bound<'py, PyBytes>, names: &Bound<'py, PyDict>) 
     Ok(Some((kind, columns, arrived, confirms)))
 }
 
+/// Whether a body is empty or white space.
+#[pyfunction]
+fn is_blank(body: &[u8]) -> bool {
+    capture::is_blank(body)
+}
+
 /// The number of a column of Python.
 fn number_of(column: &Bound<'_, PyAny>) -> Option<u8> {
     let column = column.cast::<PyTuple>().ok()?;
@@ -323,6 +329,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LiveCaptures>()?;
     module.add_function(wrap_pyfunction!(decode_capture, module)?)?;
     module.add_function(wrap_pyfunction!(encode_capture, module)?)?;
+    module.add_function(wrap_pyfunction!(is_blank, module)?)?;
     module.add_function(wrap_pyfunction!(encode_verdict, module)?)?;
     module.add_function(wrap_pyfunction!(decode_verdict, module)?)?;
     module.add_function(wrap_pyfunction!(not_modified, module)?)

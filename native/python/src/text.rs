@@ -8,6 +8,7 @@ use docstore_kernel::charset::Origin;
 use docstore_kernel::markdown;
 use docstore_kernel::search;
 use docstore_kernel::source::{self, Buffers, Source};
+use docstore_kernel::titles::distinctive;
 use docstore_kernel::words::{self, Words};
 use docstore_kernel::{charset, expressions, kind, Extractor};
 use pyo3::exceptions::PyValueError;
@@ -91,6 +92,17 @@ fn held_words(text: &Bound<'_, PyString>, wanted: Vec<Bound<'_, PyString>>) -> (
         WORDS.set(words);
     }
     (held, count)
+}
+
+/// The words of a title that distinguish its page.
+#[pyfunction]
+fn distinctive_words(title: &Bound<'_, PyString>) -> Vec<String> {
+    let title = title.to_string_lossy();
+    let mut words = WORDS.take();
+    let chosen = distinctive(&title, &mut words).into_iter().map(|word| String::from_utf8_lossy(word).into_owned());
+    let chosen = chosen.collect();
+    WORDS.set(words);
+    chosen
 }
 
 /// Whether a character is of a script that does not separate words.
@@ -270,6 +282,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(joined_words, module)?)?;
     module.add_function(wrap_pyfunction!(placed_words, module)?)?;
     module.add_function(wrap_pyfunction!(held_words, module)?)?;
+    module.add_function(wrap_pyfunction!(distinctive_words, module)?)?;
     module.add_function(wrap_pyfunction!(is_unspaced, module)?)?;
     module.add_class::<Expression>()?;
     module.add_function(wrap_pyfunction!(is_html, module)?)?;

@@ -2,7 +2,7 @@
 //! compares each one here with that list.
 
 use docstore_frames::Way;
-use docstore_kernel::{sketch, slices};
+use docstore_kernel::{postings, sketch, slices};
 
 /// A number, a word or a list of them, for the test that compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,7 @@ numbers_and! {
     RECORD_CRC_BYTES: usize = 4;
     RECORD_RELATED_BYTES: usize = 16;
     RECORD_BODY_LENGTH_BYTES: usize = 4;
+    RECORD_FIELDS_MAX_BYTES: usize = 256 << 10;
     RECORD_VALUE: u8 = 1;
     RECORD_DELETE_ROW: u8 = 2;
     RECORD_DELETE_FAMILY: u8 = 3;
@@ -73,7 +74,8 @@ numbers_and! {
     CODEC_ZSTD_BODY: u8 = Way::Body as u8;
     POSTING_BODY: u8 = 0x01;
     POSTING_TEXT: u8 = 0x07;
-    TEXT_NUMBER_BYTES: usize = 6;
+    POSTING_BODY_BYTES: usize = 8;
+    TEXT_NUMBER_BYTES: usize = postings::TEXT_BYTES;
     TITLE_KEY_BYTES: usize = 4;
     RUN_FORMAT_VERSION: u16 = 2;
     RUN_FOOTER_BYTES: usize = 56;
@@ -98,6 +100,8 @@ numbers_and! {
         Literal::Tags(TABLE_TAGS);
     BARE_TABLES: &[(&str, &str)] = &[("postings", "p")], Literal::Names(BARE_TABLES);
     CAPTURE_FAMILY: &str = "capture", Literal::Text("capture");
+    REASON_BLANK: &str = "blank", Literal::Text(REASON_BLANK);
+    REASON_NOT_MODIFIED: &str = "not_modified", Literal::Text(REASON_NOT_MODIFIED);
     VERDICT_KINDS: &[&str] = &["exact", "same_text", "near", "contained", "similar", "new"],
         Literal::Texts(VERDICT_KINDS);
     VERDICT_PREVIOUS: &[&str] = &["none", "same_bytes", "same_text", "changed"], Literal::Texts(VERDICT_PREVIOUS);

@@ -7,14 +7,12 @@
 use docstore_kernel::words::Words;
 
 use crate::format::{
-    BARE_TABLES, FAMILY_END, KEY_END, KEY_ESCAPE, KEY_KIND_CELL, POSTING_BODY, POSTING_TEXT, ROW_KEY_HOST_END,
-    ROW_KEY_LABEL_SEPARATOR, ROW_KEY_SCHEME_MARK, TABLE_TAGS, TEXT_NUMBER_BYTES, TIMESTAMP_MAX, TITLE_KEY_BYTES,
-    URL_LIMIT_BYTES,
+    BARE_TABLES, FAMILY_END, KEY_END, KEY_ESCAPE, KEY_KIND_CELL, POSTING_BODY, POSTING_BODY_BYTES, POSTING_TEXT,
+    ROW_KEY_HOST_END, ROW_KEY_LABEL_SEPARATOR, ROW_KEY_SCHEME_MARK, TABLE_TAGS, TEXT_NUMBER_BYTES, TIMESTAMP_MAX,
+    TITLE_KEY_BYTES, URL_LIMIT_BYTES,
 };
 
 pub const TIMESTAMP_BYTES: usize = 8;
-/// Of a body checksum, with its scheme.
-const BODY_HEAD_BYTES: usize = 9;
 
 /// The tag of a table; and its only family, if it is bare.
 pub fn table(name: &str) -> Option<(u8, Option<&'static str>)> {
@@ -140,7 +138,7 @@ pub fn plain_row_key(url: &str) -> Option<Vec<u8>> {
 /// A lone surrogate of the title, in the three bytes of "surrogatepass", is no letter, nor is what takes its place.
 pub fn posting_rows(body_checksum: &[u8], text_checksum: &[u8], title: &[u8], words: &mut Words) -> Vec<Vec<u8>> {
     let named = |kind: u8, name: &[u8]| [&[kind], name].concat();
-    let mut rows = vec![named(POSTING_BODY, &body_checksum[..body_checksum.len().min(BODY_HEAD_BYTES)])];
+    let mut rows = vec![named(POSTING_BODY, &body_checksum[..body_checksum.len().min(1 + POSTING_BODY_BYTES)])];
     if !text_checksum.is_empty() {
         let number = &text_checksum[1..text_checksum.len().min(1 + TEXT_NUMBER_BYTES)];
         rows.push(named(POSTING_TEXT, number));

@@ -4,21 +4,22 @@
 
 use std::convert::Infallible;
 
+use docstore_kernel::analysis::TEXT_DIGEST_BYTES;
+use docstore_kernel::titles::distinctive;
 use docstore_kernel::words::Words;
 
 use crate::capture::{
     is_blank, Record, BODY, CANONICAL, CHECKSUM, ENTRIES, MAIN, SKETCH, STATUS, TEXT_CHECKSUM, TITLE, VERDICT,
 };
 use crate::format::{
-    CAPTURE_NOT_MODIFIED, CAPTURE_REJECTED, CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_2, SKETCH_BYTES,
+    CAPTURE_NOT_MODIFIED, CAPTURE_REJECTED, CAPTURE_STORED, REASON_BLANK, SCHEME_SKETCH_1, SCHEME_TEXT_2, SKETCH_BYTES,
 };
 use crate::live::{Live, Policy, Rows, Seen};
 use crate::values::{inline, parse, Value};
 use crate::{varint, verdict};
 
-const TEXT_CHECKSUM_BYTES: usize = 17;
+const TEXT_CHECKSUM_BYTES: usize = 1 + TEXT_DIGEST_BYTES;
 const BINS: usize = 2 * (SKETCH_BYTES - 1);
-const LEAST_WORD_BYTES: usize = 3;
 const IDENTITY_BYTES: usize = 16;
 const BY_BODY: u8 = 0;
 const BY_TITLE: u8 = 1;
@@ -79,25 +80,6 @@ fn digest(parts: &[&[u8]]) -> [u8; IDENTITY_BYTES] {
     found
 }
 
-/// The distinctive words of a title, one a line, ascending; None if a word may be a number of another script.
-fn distinctive(title: &[u8], words: &mut Words) -> Option<Vec<u8>> {
-    let title = std::str::from_utf8(title).ok()?;
-    words.cut(title.as_bytes());
-    let mut chosen: Vec<&[u8]> = Vec::new();
-    for word in words.joined().split(|byte| *byte == b' ').filter(|word| word.len() >= LEAST_WORD_BYTES) {
-        if word.iter().all(u8::is_ascii_digit) {
-            continue;
-        }
-        if !word.is_ascii() && std::str::from_utf8(word).ok()?.chars().all(char::is_numeric) {
-            return None;
-        }
-        chosen.push(word);
-    }
-    chosen.sort_unstable();
-    chosen.dedup();
-    Some(chosen.join(&b"\n"[..]))
-}
-
 /// Words of a text, or so many as are enough if it is long; None if it is not here.
 fn word_count(main: &[u8], rules: &Rules, words: &mut Words) -> Option<u64> {
     let text = match parse(main) {
@@ -152,7 +134,8 @@ impl<'a> Version<'a> {
                 word_count(columns[MAIN], rules, words)?
             };
             if enough >= rules.least_words {
-                (BY_TEXT, digest(&[b"n", list, text_checksum, &distinctive(title, words)?]))
+                let of_title = distinctive(std::str::from_utf8(title).ok()?, words).join(&b"\n"[..]);
+                (BY_TEXT, digest(&[b"n", list, text_checksum, &of_title]))
             } else if enough >= rules.least_title_words {
                 words.cut(std::str::from_utf8(title).ok()?.as_bytes());
                 (BY_TITLE, digest(&[b"t", list, text_checksum, words.joined()]))
@@ -281,7 +264,7 @@ impl<'a> Row<'a> {
                 previous = Some(shown);
                 let blank = match parse(columns[BODY])? {
                     Value::Inline(body) => is_blank(body),
-                    _ => judged.is_some_and(|judged| !is_followed && judged.reason == verdict::BLANK),
+                    _ => judged.is_some_and(|judged| !is_followed && judged.reason == REASON_BLANK.as_bytes()),
                 };
                 is_version = !blank && !columns[TEXT_CHECKSUM].is_empty();
                 if is_version {
@@ -463,14 +446,6 @@ mod tests {
             assert!(taken(&[(9, odd), (3, &one)], &[]).is_none(), "{odd:?}");
         }
         assert!(taken(&[], &[]).is_some());
-    }
-
-    #[test]
-    fn digits_of_ascii_are_not_distinctive_and_those_of_other_scripts_are_not_decided() {
-        let mut words = Words::default();
-        assert_eq!(distinctive(b"The 2024 words ab words", &mut words).as_deref(), Some(&b"the\nwords"[..]));
-        assert_eq!(distinctive("\u{663}\u{664}\u{665}".as_bytes(), &mut words), None);
-        assert_eq!(distinctive(b"\xed\xa0\x80", &mut words), None);
     }
 
     #[test]

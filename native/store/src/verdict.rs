@@ -1,12 +1,8 @@
 //! Verdicts as `dedup:verdict` has them: a list of eleven fields in MessagePack.
 
-use crate::format::{VERDICT_KINDS, VERDICT_PREVIOUS, VERDICT_STORED};
+use crate::format::{REASON_NOT_MODIFIED, VERDICT_KINDS, VERDICT_PREVIOUS, VERDICT_STORED};
 use crate::varint::{big_endian, take};
 
-/// The reason of a visit without a body: its verdict is that of the capture that it confirms.
-const NOT_MODIFIED: &[u8] = b"not_modified";
-/// The reason of a page of white space.
-pub const BLANK: &[u8] = b"blank";
 const FIELDS: u8 = 0x90 | 11;
 
 /// Numbers of words in the lists of `format`; see `model.capture.StoredVerdict`.
@@ -201,7 +197,13 @@ pub fn decode(source: &[u8]) -> Result<Verdict<'_>, Fault> {
 
 /// The verdict that a visit without a body shows: that of its capture, marked as not judged again.
 pub fn not_modified<'a>(verdict: &Verdict<'a>) -> Verdict<'a> {
-    Verdict { reason: NOT_MODIFIED, previous: SAME_BYTES, previous_similarity: 1.0, stored: CONFIRMED, ..*verdict }
+    Verdict {
+        reason: REASON_NOT_MODIFIED.as_bytes(),
+        previous: SAME_BYTES,
+        previous_similarity: 1.0,
+        stored: CONFIRMED,
+        ..*verdict
+    }
 }
 
 /// Their numbers in the lists, which a test compares.
