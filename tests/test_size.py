@@ -27,8 +27,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_490,
-    "lines of code of the core": 32_130,
+    "lines of code of docstore/": 43_520,
+    "lines of code of the core": 32_160,
     "files of docstore/": 199,
     "classes": 441,
     "record types": 215,
@@ -41,7 +41,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 22_415,
     "lines of tools/": 10_010,
-    "lines of tests/": 45_752,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 46_100,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 

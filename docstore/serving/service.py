@@ -23,7 +23,7 @@ from weakref import WeakSet
 from docstore.model import keys
 from docstore.model.capture import BODY, MAIN, STORED_KNOWN, STORED_REFUSED
 from docstore.model.choices import APPLIED_KINDS, CanonicalPolicy
-from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StorageError
+from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StorageError, StoreUnavailable
 from docstore.model.plain import plain
 from docstore.model.types import Page, PutOptions, PutResult
 from docstore.reading.documents import Document, DocumentReader, TakesLong
@@ -373,7 +373,8 @@ class Jobs:
             raise stopping()
         for other in self._jobs.values():
             if other.job.kind == kind and other.job.state == RUNNING:
-                raise Refusal(409, f"job {other.job.id} of that kind is running; wait for it, or cancel it")
+                message = f"job {other.job.id} of that kind is running; wait for it, or cancel it"
+                raise Refusal(409, message, kind=StoreUnavailable.__name__)
         self._count += 1
         running = _Running(Job(f"{kind}-{self._count}", kind, given))
         self._jobs[running.job.id] = running

@@ -452,8 +452,9 @@ class SiteDictionaries:
     @contextmanager
     def recording_use(self) -> Iterator[set[bytes]]:
         """Collects the checksums of dictionaries that a scope or a value begins to use inside the block."""
-        used = self._used = set()
+        used: set[bytes] = set()
         try:
+            self._used = used
             yield used
         finally:
             self._used = None

@@ -40,6 +40,7 @@ from docstore.model.keys import url_of
 from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
 from docstore.reading.index import open_texts
 from docstore.storage.engine import Plan
+from docstore.storage.files import FORKED
 from docstore.storage.port import Backend, Committer, GroupWriter
 from docstore.storage.table import PAGES, Table
 from docstore.storage.writes import PolicyByVerdict, Prepared, Write
@@ -250,7 +251,6 @@ def _accepted(outcome: PutResult | Exception) -> PutResult:
 
 
 _CLOSED = "the store was closed before this page was written; open the store and write the page again"
-_FORKED = "this process is a fork of the one that opened the store; open the store again in this process"
 
 
 class Request:
@@ -306,7 +306,7 @@ class WriteQueue:
             StoreUnavailable: the store is closed, or belongs to the parent process.
         """
         if os.getpid() != self._process:
-            raise StoreUnavailable(_FORKED)
+            raise StoreUnavailable(FORKED)
         if self._is_closed:
             raise StoreUnavailable(_CLOSED)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from docstore.model.errors import StoreUnavailable
-from docstore.storage.files import translated
+from docstore.storage.files import AFTER_FORK, translated
 
 _has_thread = False
 """Whether LevelDB's one background thread may have been started in this process or in one that it is a fork of."""
@@ -30,9 +30,7 @@ def refuse_after_fork(path: Path) -> None:
     if _lacks_thread:
         raise StoreUnavailable(
             f"{path} cannot be opened for writing here: this process is a fork of one that has used a store, and "
-            "LevelDB's background thread is not copied by a fork; start processes with multiprocessing's method "
-            "`spawn` or `forkserver`, or before the first store is opened, or let one process run `docstore serve` and "
-            "use docstore.connect in the others; read_only=True works here"
+            f"LevelDB's background thread is not copied by a fork; {AFTER_FORK}"
         )
 
 

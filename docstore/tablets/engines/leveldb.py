@@ -57,7 +57,7 @@ from docstore.storage.engine import (
     check_spec,
     check_table,
 )
-from docstore.storage.files import Files, bytes_if_there
+from docstore.storage.files import FORKED, Files, bytes_if_there
 from docstore.tablets.engines import background, cellkeys
 from docstore.tablets.engines.cellkeys import (
     CELL_KIND,
@@ -83,7 +83,6 @@ _DAMAGED = (
 _LEFT_IN_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # harmless for a close: the next open reads the log
 _CLOSE_POLL_SECONDS = 0.0005
 _CLOSED = "the engine is closed; open the store again"
-_FORKED = "this process is a fork of the one that opened the store; open the store again in this process"
 
 Result = TypeVar("Result")
 
@@ -133,14 +132,14 @@ class Handle:
         with _claim_lock:
             if self._claim in _claimed:
                 raise StoreUnavailable(f"{path} is open in another engine of this process; use that one, or close it")
+            self._release_claim = weakref.finalize(self, _claimed.discard, self._claim)
             _claimed.add(self._claim)
         try:
             self._database: Any = open_database()
+            _handles.add(self)
         except BaseException:
-            _claimed.discard(self._claim)
+            self._release_claim()
             raise
-        self._release_claim = weakref.finalize(self, _claimed.discard, self._claim)
-        _handles.add(self)
 
     def call(self, work: Callable[..., Result], what: str, *args: object) -> Result:
         """Call `work` with the pinned database and more arguments, and translate its errors."""
@@ -224,7 +223,7 @@ class Handle:
         self._database = None
         self.write_lock = threading.Lock()  # the old one may be locked by a thread that only the parent has
         self._release_claim.detach()
-        self._closed_reason = self._closed_reason or _FORKED
+        self._closed_reason = self._closed_reason or FORKED
 
     def _check_open(self) -> None:
         if self._closed_reason:
