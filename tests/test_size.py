@@ -39,8 +39,8 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 22_415,
-    "lines of tools/": 10_010,
+    "lines of Rust": 25_440,
+    "lines of tools/": 10_430,
     "lines of tests/": 46_100,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
