@@ -39,8 +39,8 @@ CEILINGS = {
     "caches of a put": 4,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 23_125,
-    "lines of tools/": 10_010,
+    "lines of Rust": 26_200,
+    "lines of tools/": 10_430,
     "lines of tests/": 46_100,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 

@@ -22,7 +22,6 @@ from docstore.model.capture import (
     CRAWL,
     LANG,
     NOTE_FAMILY,
-    REASON_NOT_MODIFIED,
     STORED_BODY,
     STORED_REFERENCE,
     STORED_VISIT,
@@ -30,6 +29,7 @@ from docstore.model.capture import (
 )
 from docstore.model.choices import SNIPPET_LENGTH
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument, compacting_deleted_pages
+from docstore.model.format import REASON_NOT_MODIFIED
 from docstore.model.keys import complete_url, holds_password
 from docstore.model.types import DeleteCells, DeleteFamily, GCPolicy, Mutation, PutResult, ReadSpec
 from docstore.reading.cells import Row

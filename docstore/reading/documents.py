@@ -20,12 +20,9 @@ from docstore.model import capture, keys
 from docstore.model.capture import Column, Entry, PagePointer, StoredVerdict
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
-    CAPTURE_ARRIVED,
-    CAPTURE_CONFIRMS,
     CAPTURE_FIELDS,
     CAPTURE_NOT_MODIFIED,
     CAPTURE_REJECTED,
-    CAPTURE_SHA1,
     CAPTURE_STORED,
     SKETCH_BYTES,
 )
@@ -688,9 +685,7 @@ def fields_shown(families: tuple[str, ...] | None) -> _Shown:
         if column[0] in wanted or (column == capture.CRAWL and wanted != capture.BODY[:1]):
             columns[column] = index, _ = Capture._fields.index(name), decoder
             fields[index] = absent
-    fields_of = {**CAPTURE_FIELDS, CAPTURE_SHA1: capture.PAYLOAD_DIGEST}
-    numbers = {number: columns.get(column) for number, column in fields_of.items()}
-    return _Shown(fields, columns, numbers | dict.fromkeys((CAPTURE_ARRIVED, CAPTURE_CONFIRMS)))
+    return _Shown(fields, columns, {number: columns.get(column) for number, column in CAPTURE_FIELDS.items()})
 
 
 def assemble(found: LiveCapture, shown: _Shown, fetch_value: Callable[[bytes], bytes]) -> Capture:

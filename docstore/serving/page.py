@@ -20,6 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from docstore.model import capture, keys, markup
 from docstore.model.choices import VerdictKind
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
+from docstore.model.format import REASON_NOT_MODIFIED
 from docstore.model.keys import shown_url, url_of
 from docstore.model.markup import WIDTH, columns, counted, duration, moment, number, percent, size, verdict_bar
 from docstore.model.types import ReadSpec, micros
@@ -501,7 +502,7 @@ def _is_wanted(store: DocumentStore, row_key: bytes, live: LiveCapture, verdict:
     if not verdict:
         return live.shows_page
     said = DocumentReader(store.table, store.backend.values).verdict(row_key, live)
-    return said is not None and said.kind == verdict and said.reason != capture.REASON_NOT_MODIFIED
+    return said is not None and said.kind == verdict and said.reason != REASON_NOT_MODIFIED
 
 
 def _listed(store: DocumentStore, row_key: bytes, live: LiveCapture) -> dict[str, Any]:

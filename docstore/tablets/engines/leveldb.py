@@ -44,7 +44,6 @@ from docstore.model.format import (
     ENGINE_END_KEY,
     KEY_END,
     KEY_ESCAPE,
-    TABLE_TAGS,
 )
 from docstore.model.types import Cell, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import Memory
@@ -261,7 +260,6 @@ CLOSING_SHARE = 4
 into an empty store the deleted log of the runs was a quarter of the directory's tables."""
 LEAST_CLOSING_BYTES = 1 << 20
 
-_TABLES = {table: (tag, BARE_TABLES.get(table)) for table, tag in TABLE_TAGS.items()}
 _COPY_PAIRS = 1000
 _LARGEST_CELL_BYTES = 1 << 20
 _LEAST_BUFFER_BYTES = 1 << 20
@@ -554,11 +552,11 @@ class LevelDBEngine:
         """REQUIRES: the write lock."""
         db = self._handle.writable()
         batch = db.write_batch(sync=durability is Durability.SYNC)
-        names = _TABLES, self._family_keys, SetCell, _LARGEST_CELL_BYTES, self._rows.filter
+        accepted = self._family_keys, SetCell, _LARGEST_CELL_BYTES, self._rows.filter
         with suppress(*_FOREIGN_ERRORS):  # then the filter stays incomplete: reads tell what is damaged
             self._rows.read_on(db, len(rows))
         try:
-            if not docstore_native.put_cells(batch.put, rows, *names):
+            if not docstore_native.put_cells(batch.put, rows, *accepted):
                 self._fill(db, batch, rows)
             batch.put(ENGINE_END_KEY, b"")  # the file of the filter is not valid any more
         except _FOREIGN_ERRORS as error:
