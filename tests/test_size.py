@@ -27,16 +27,16 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_370,
-    "lines of code of the core": 32_010,
+    "lines of code of docstore/": 43_090,
+    "lines of code of the core": 31_730,
     "files of docstore/": 199,
-    "classes": 441,
+    "classes": 438,
     "record types": 215,
     "calls of import_module": 5,
     "files of a put": 30,
     "classes of a put": 40,
-    "functions of a put": 187,
-    "caches of a put": 4,
+    "functions of a put": 186,
+    "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
     "lines of Rust": 26_200,
