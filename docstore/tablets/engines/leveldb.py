@@ -37,7 +37,7 @@ except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons an
 
 from docstore.compiled import docstore_native
 from docstore.model.choices import Durability
-from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
+from docstore.model.errors import FORKED, CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.model.format import (
     BARE_TABLES,
     ENGINE_DIRECTORY,
@@ -84,7 +84,6 @@ _DAMAGED = (
 _LEFT_IN_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # harmless for a close: the next open reads the log
 _CLOSE_POLL_SECONDS = 0.0005
 _CLOSED = "the engine is closed; open the store again"
-_FORKED = "this process is a fork of the one that opened the store; open the store again in this process"
 
 Result = TypeVar("Result")
 
@@ -225,7 +224,7 @@ class Handle:
         self._database = None
         self.write_lock = threading.Lock()  # the old one may be locked by a thread that only the parent has
         self._release_claim.detach()
-        self._closed_reason = self._closed_reason or _FORKED
+        self._closed_reason = self._closed_reason or FORKED
 
     def _check_open(self) -> None:
         if self._closed_reason:
