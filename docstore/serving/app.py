@@ -42,7 +42,7 @@ from docstore.serving.request import (
     stopping,
 )
 from docstore.serving.routes import ROUTES
-from docstore.serving.service import Service, Turns
+from docstore.serving.service import BEGUN_IN_A_TURN, Service, Turns
 from docstore.serving.telemetry import Log, Metrics
 from docstore.serving.wire import FRAMES, JSON, MSGPACK, TYPES, fields_of, to_json
 from docstore.version import __version__
@@ -85,7 +85,7 @@ class Api:
         self.is_stopping = False
         self.working = 0
         self._working_for: Counter[str] = Counter()
-        self._turns = Turns(1)
+        self._turns = Turns(BEGUN_IN_A_TURN)
         gauge = service.metrics.gauge
         gauge("docstore_bodies_bytes", "Bytes of bodies in memory", lambda: self._memory.taken_bytes)
         gauge("docstore_requests_working", "Requests that are worked on", lambda: self.working)
@@ -117,7 +117,8 @@ class Api:
             self.working -= 1
             if context.client:
                 self._working_for[context.client] -= 1
-                self._working_for += Counter()  # forgets who has none
+                if not self._working_for[context.client]:
+                    del self._working_for[context.client]
             context.release()
             self._note(context, time.perf_counter() - started, trouble)
 
@@ -132,7 +133,7 @@ class Api:
                 raise busy(f"{self._limits.requests} requests are worked on, which is the most")
             if self._working_for[context.client] > self._limits.client_requests:
                 raise busy(f"{self._limits.client_requests} requests of yours are worked on, which is the most")
-            await self._turns.pass_one(context.client)
+            await self._turns.begin(context.client)
         try:
             route, in_path = self._find(context)
         except Refusal as error:

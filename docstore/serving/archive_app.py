@@ -55,7 +55,7 @@ from docstore.serving.archive_captures import (
 )
 from docstore.serving.archive_cdx import CdxAnswers, parse_query, wants_json
 from docstore.serving.request import ABORT, CHALLENGE, MemoryBudget, Tokens, client_of, takes_at_once
-from docstore.serving.service import Turns, Workers
+from docstore.serving.service import BEGUN_IN_A_TURN, Turns, Workers
 from docstore.serving.settings import ArchiveSettings
 from docstore.storage.engine import ScannedRow
 from docstore.storage.table import TakesLong
@@ -115,7 +115,7 @@ class ArchiveApp:
         digests = Digests(store, settings.digest_bytes, keep=settings.keep_digests)
         self._short_table = store.table.for_short_reads()
         self._cdx = CdxAnswers(store.table, digests, settings)
-        self._turns = Turns(1)
+        self._turns = Turns(BEGUN_IN_A_TURN)
         self._lookups = Workers("archive", settings.threads, max(1, settings.threads // 2))
         self._scans = Workers("archive-scan", settings.scan_threads, max(1, settings.scan_threads // 2))
         self._waiting = 0
@@ -137,7 +137,7 @@ class ArchiveApp:
         if self._tokens is not None and token is None:
             return plain(401, "give a token, as bearer or as the password", (("WWW-Authenticate", CHALLENGE),))
         client = client_of(scope, "" if token is None else token[1])
-        await self._turns.pass_one(client)
+        await self._turns.begin(client)
         if scope["method"] not in ("GET", "HEAD"):
             return plain(405, "the archive is read-only: ask with GET or HEAD", (("Allow", "GET, HEAD"),))
         query_string: bytes = scope.get("query_string", b"")

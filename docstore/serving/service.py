@@ -49,6 +49,8 @@ STREAMERS, STREAMERS_OF_CLIENT = 4, 1
 COMPARERS, COMPARERS_OF_CLIENT = 6, 2
 """Threads for reads, for parts of streams, and for the analysis of bodies; and how many of them one client has at most:
 these threads share the interpreter with the event loop, which waits for each of them in turn."""
+BEGUN_IN_A_TURN = 4
+"""Requests of one client that begin in one turn of the event loop, which makes short reads at once."""
 LONG_BYTES = 1 << 20
 """A body whose digest takes milliseconds."""
 NOT_MODIFIED = 304
@@ -82,8 +84,8 @@ class Turns:
             found = self._of[client] = asyncio.Semaphore(self._of_client)
         return found
 
-    async def pass_one(self, client: str) -> None:
-        """Wait until no other request of a client begins in this turn of the event loop.
+    async def begin(self, client: str) -> None:
+        """Wait until so few requests of a client begin in this turn of the event loop.
 
         So clients begin requests in turn, however many of them one client has sent.
         """

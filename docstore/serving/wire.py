@@ -85,7 +85,7 @@ def decode(raw: bytes, media_type: str) -> Any:
 def to_json(value: object) -> bytes:
     """A value as JSON, all ASCII: a lone surrogate is written as its escape."""
     try:
-        return "".join(_json_pieces(asdict(value))).encode()
+        return b"".join(piece.encode() for piece in _json_pieces(asdict(value)))
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"this cannot be sent as JSON: {error}") from error
 

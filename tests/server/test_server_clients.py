@@ -164,7 +164,7 @@ def test_clients_begin_requests_in_turn() -> None:
     begun: list[str] = []
 
     async def ask(turns: Turns, client: str) -> None:
-        await turns.pass_one(client)
+        await turns.begin(client)
         begun.append(client)
 
     async def run() -> None:
