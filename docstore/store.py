@@ -18,7 +18,7 @@ from docstore.model import keys
 from docstore.model.arguments import checked, checked_names
 from docstore.model.capture import BODY, PagePointer
 from docstore.model.choices import SNIPPET_LENGTH, Durability
-from docstore.model.errors import InvalidArgument, StoreUnavailable, compacting_deleted_pages
+from docstore.model.errors import FORKED, InvalidArgument, StoreUnavailable, compacting_deleted_pages
 from docstore.model.types import (
     Cell,
     Headers,
@@ -43,7 +43,7 @@ from docstore.model.types import (
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup
 from docstore.reading.documents import MARKDOWN_FAMILIES, Document, DocumentReader
-from docstore.storage.files import FORKED, RunningJobs, uninterrupted
+from docstore.storage.files import RunningJobs, uninterrupted
 from docstore.storage.table import Table, pages_table
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet

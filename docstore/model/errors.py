@@ -49,6 +49,14 @@ def missing_extra(what: str, extra: str, error: ImportError) -> InvalidArgument:
     )
 
 
+FORK_WAYS_OUT = (
+    "LevelDB's background thread is not copied by a fork; start processes with multiprocessing's method `spawn` or "
+    "`forkserver`, or before the first store is opened, or let one process run `docstore serve` and use "
+    "docstore.connect in the others; here a store opens with read_only=True"
+)
+FORKED = f"this process is a fork of the one that opened the store; {FORK_WAYS_OUT}"
+
+
 class StoreUnavailable(DocstoreError):
     """The store is missing, held by another process, inherited by a fork, or closed."""
 

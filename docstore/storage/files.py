@@ -476,13 +476,6 @@ def plain_name(name: object) -> str:
     return name
 
 
-AFTER_FORK = (
-    "start processes with multiprocessing's method `spawn` or `forkserver`, or before the first store is opened, or "
-    "let one process run `docstore serve` and use docstore.connect in the others; read_only=True works here"
-)
-FORKED = f"this process is a fork of the one that opened the store: {AFTER_FORK}"
-
-
 class RunningJobs:
     """Of each kind of long job, such as a sweep, at most one runs on an open store."""
 

@@ -35,12 +35,11 @@ from itertools import groupby
 from docstore.dedup.pages import Batch
 from docstore.model import capture
 from docstore.model.capture import Column, PagePointer
-from docstore.model.errors import InvalidArgument, StorageError, StoreUnavailable
+from docstore.model.errors import FORKED, InvalidArgument, StorageError, StoreUnavailable
 from docstore.model.keys import url_of
 from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
 from docstore.reading.index import open_texts
 from docstore.storage.engine import Plan
-from docstore.storage.files import FORKED
 from docstore.storage.port import Backend, Committer, GroupWriter
 from docstore.storage.table import PAGES, Table
 from docstore.storage.writes import PolicyByVerdict, Prepared, Write

@@ -82,6 +82,15 @@ def test_a_fork_reads_a_store_and_closes_it(tmp_path: Path, keep_open: bool) -> 
     parent.close()
 
 
+@pytest.mark.parametrize("what", ["get", "put"])
+def test_a_fork_that_uses_the_store_of_its_parent_is_refused_with_the_ways_out(tmp_path: Path, what: str) -> None:
+    parent = used_store(tmp_path / "s", keep_open=True)
+    work = {"get": lambda: parent.get(A), "put": lambda: parent.put_page(A, b"<p>child")}
+    said = forked(work[what])
+    assert said.startswith("StoreUnavailable") and all(way in said for way in WAYS_OUT), said
+    parent.close()
+
+
 def _use(folder: str) -> None:
     with docstore.open(folder) as store:
         store.put_page("https://b.example/", b"<p>child")

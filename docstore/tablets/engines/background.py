@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from docstore.model.errors import StoreUnavailable
-from docstore.storage.files import AFTER_FORK, translated
+from docstore.model.errors import FORK_WAYS_OUT, StoreUnavailable
+from docstore.storage.files import translated
 
 _has_thread = False
 """Whether LevelDB's one background thread may have been started in this process or in one that it is a fork of."""
@@ -29,8 +29,7 @@ def refuse_after_fork(path: Path) -> None:
     """
     if _lacks_thread:
         raise StoreUnavailable(
-            f"{path} cannot be opened for writing here: this process is a fork of one that has used a store, and "
-            f"LevelDB's background thread is not copied by a fork; {AFTER_FORK}"
+            f"{path} cannot be opened for writing: this process is a fork of one that has used a store; {FORK_WAYS_OUT}"
         )
 
 

@@ -37,7 +37,7 @@ except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons an
 
 from docstore.compiled import docstore_native
 from docstore.model.choices import Durability
-from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
+from docstore.model.errors import FORKED, CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.model.format import (
     BARE_TABLES,
     ENGINE_DIRECTORY,
@@ -57,7 +57,7 @@ from docstore.storage.engine import (
     check_spec,
     check_table,
 )
-from docstore.storage.files import FORKED, Files, bytes_if_there
+from docstore.storage.files import Files, bytes_if_there
 from docstore.tablets.engines import background, cellkeys
 from docstore.tablets.engines.cellkeys import (
     CELL_KIND,
