@@ -27,10 +27,10 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_090,
-    "lines of code of the core": 31_730,
+    "lines of code of docstore/": 43_225,
+    "lines of code of the core": 31_770,
     "files of docstore/": 199,
-    "classes": 438,
+    "classes": 440,
     "record types": 215,
     "calls of import_module": 5,
     "files of a put": 30,
@@ -40,7 +40,7 @@ CEILINGS = {
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
     "lines of Rust": 26_200,
-    "lines of tools/": 10_430,
+    "lines of tools/": 10_580,
     "lines of tests/": 46_100,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
