@@ -156,7 +156,9 @@ fn any_word<'a>(text: &'a [u8], mut visit: impl FnMut(Word<'a>) -> bool) -> bool
         if visit(Word { text: &text[start..start + length], start, key }) {
             return true;
         }
-        start += length;
+        // Of the eight: to the next letter, if there is one.
+        let behind = letters.checked_shr(8 * length as u32).unwrap_or(0);
+        start += length + if behind == 0 { 0 } else { bytes::first(behind) };
     }
     false
 }
@@ -191,7 +193,8 @@ fn named(known: &[(&str, u16)], name: &str) -> Option<u16> {
 
 /// Whether a style gives a property one of some values, in any case: by its last declaration, or its last important one.
 pub fn declares(style: &[u8], property: &str, values: &[&str]) -> bool {
-    if values.iter().all(|value| !mentions(style, value.as_bytes())) {
+    let needed = if let [value] = values { value } else { property };
+    if !mentions(style, needed.as_bytes()) {
         return false;
     }
     let mut plain = Vec::new();
@@ -223,9 +226,10 @@ pub fn declares(style: &[u8], property: &str, values: &[&str]) -> bool {
 /// An attribute's value, references replaced.
 #[inline(always)]
 pub fn decoded(value: &[u8]) -> Cow<'_, [u8]> {
-    match memchr::memchr(b'&', value) {
-        None => Cow::Borrowed(value),
-        Some(_) => Cow::Owned(attribute_value(value).into_bytes()),
+    if bytes::has(value, b'&') {
+        Cow::Owned(attribute_value(value).into_bytes())
+    } else {
+        Cow::Borrowed(value)
     }
 }
 

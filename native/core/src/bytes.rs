@@ -75,6 +75,19 @@ pub fn find(needle: u8, source: &[u8], place: usize) -> usize {
     memchr::memchr(needle, &source[at..]).map_or(source.len(), |offset| at + offset)
 }
 
+/// Whether a text has a byte other than 0: of short texts without a call.
+#[inline(always)]
+pub fn has(text: &[u8], byte: u8) -> bool {
+    match text.len() {
+        0..=7 => equal(load_padded(text, 0), byte) != 0,
+        length @ 8..=32 => {
+            let at = |place: usize| equal(load(text, place.min(length - 8)), byte);
+            at(0) | at(8) | at(16) | at(24) != 0
+        }
+        _ => memchr::memchr(byte, text).is_some(),
+    }
+}
+
 /// A hash of bytes, for tables in memory and for filters, which are kept on disk.
 #[inline(always)]
 pub fn mixed(text: &[u8]) -> u64 {

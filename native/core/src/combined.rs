@@ -72,9 +72,9 @@ impl Combined {
         self.all.bytes()
     }
 
-    /// Treat as signs the long sentences of some blocks that an earlier one of them has said.
-    pub fn leave_out_repeated(&mut self, kept: &[usize]) {
-        let repeated = self.once.find(&self.page, self.all.bytes(), kept);
+    /// Treat as signs the long sentences of some blocks that an earlier one of them has said; wholes stay whole.
+    pub fn leave_out_repeated(&mut self, kept: &[usize], wholes: &[Range<usize>]) {
+        let repeated = self.once.find(&self.page, self.all.bytes(), kept, wholes);
         if !repeated.is_empty() {
             self.page.signs.extend(repeated);
             self.page.signs.sort_unstable_by_key(|sign| sign.start);

@@ -178,12 +178,12 @@ impl Flow {
             self.settle(&source[start..end]);
         }
         let text = &source[..end];
+        let is_line = matches!(how, Source::Text | Source::Characters);
         let mut place = start;
         while place < end {
             let bytes = B::load(source, place);
             // What lies behind the end of the text, or of these bytes, is no matter: it begins with a special bit.
             let left = (end - place).min(B::COUNT).min(63);
-            let is_line = matches!(how, Source::Text | Source::Characters);
             let newlines = if is_line { bytes.equal(b'\n') } else { 0 };
             let spaces = bytes.equal(b' ') | newlines;
             let special = bytes.at_most(0x1f) & !newlines | bytes.equal(b'&') | bytes.high() | 1 << left;
@@ -308,11 +308,9 @@ fn last_word(text: &[u8]) -> String {
 
 /// A string folded to one line.
 pub fn fold_line(source: &str) -> String {
-    source
-        .split(|each: char| each.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&each))
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
+    let mut flow = Flow::default();
+    flow.push(source.as_bytes(), 0, source.len(), Source::Literal);
+    flow.to_line()
 }
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ const XML_TYPES: [&str; 3] = ["application/xhtml+xml", "text/xml", "application/
 pub fn is_xhtml(text: &[u8], content_type: &str) -> bool {
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text).trim_ascii_start();
     text.get(..6).is_some_and(|start| start[..5].eq_ignore_ascii_case(b"<?xml") && start[5].is_ascii_whitespace())
-        || XML_TYPES.iter().any(|known| kind::media_type(content_type).eq_ignore_ascii_case(known))
+        || (mentions(content_type.as_bytes(), b"xml")
+            && XML_TYPES.iter().any(|known| kind::media_type(content_type).eq_ignore_ascii_case(known)))
 }
 
 /// Which of svg and math are open, and the elements with HTML in these, while a page's tags go by.

@@ -334,7 +334,7 @@ impl LeftOut {
         self.counts.resize(KNOWN, 0);
         (self.heads, self.headings) = (0, 0);
         self.lines.begin();
-        let (mut next_found, mut number, mut end, mut text) = (0, 0, 0, 0);
+        let (mut found, mut number, mut end, mut text) = (0, 0, 0, 0);
         while let Some(&tag) = tags.get(number) {
             let at = number;
             number += 1;
@@ -343,9 +343,8 @@ impl LeftOut {
             end = tag.end;
             let element = tag.name >> 1;
             if tag.name & 1 == 1 {
-                if let Some(top) = self.stack.pop_if(|top| top.element == element && top.is_plain) {
+                if self.ends_plainly(element) {
                     self.counts[element as usize] -= 1;
-                    self.end_line(source, tags, &top, at, true);
                 } else if self.counts.get(element as usize).is_some_and(|&count| count != 0) && self.closes(element) {
                     self.text = text;
                     while self.pop(source, tags, at, tag.name) != Some(element) {}
@@ -365,9 +364,10 @@ impl LeftOut {
                     self.pop(source, tags, at, tag.name);
                 }
             }
-            let found = self.found.get(next_found).filter(|found| found.0 as usize == at);
-            next_found += usize::from(found.is_some());
-            let meanings = found.map_or(0, |found| found.1);
+            let mut meanings = 0;
+            if let Some(word) = self.found.get(found).filter(|word| word.0 as usize == at) {
+                (found, meanings) = (found + 1, word.1);
+            }
             let is_plain = kind & SPECIAL == 0 && meanings & !IS_PANEL == 0;
             let mut line = Line::of(source, &tag);
             if element == NAME_BUTTON && self.counts[NAME_PRE as usize] != 0 {
@@ -401,8 +401,9 @@ impl LeftOut {
                 line = Line::Cuts;
             }
             let (tag_number, is_panel) = (at as u32, meanings & IS_PANEL != 0);
+            let mut is_hidden = false;
             if meanings & (HIDES | FLOATS) != 0 {
-                line = line.styled(source, &tag);
+                (line, is_hidden) = shown(tag.attributes(source), element, line);
             }
             let mut open = Open {
                 element,
@@ -418,14 +419,14 @@ impl LeftOut {
                 has_blocks: false,
             };
             if is_plain {
-                self.push(open, kind);
+                self.push(open);
                 continue;
             }
             let attributes = tag.attributes(source);
-            let is_hidden = meanings & HIDES != 0
+            let is_hidden = is_hidden
+                && meanings & HIDES != 0
                 && element != NAME_HTML
                 && element != NAME_BODY
-                && hides(attributes)
                 && !(mentions(attributes, b"katex-html") && formulas::is_missing(tags, at));
             if kind & names::CHILDLESS != 0 {
                 if line == Line::Doubtful {
@@ -448,7 +449,7 @@ impl LeftOut {
                 open.becomes = if self.heads != 0 || parent.is_some_and(is_in_role) {
                     Some(NOTHING)
                 } else {
-                    ((is_panel || has(attributes, "faq")) && has_word(attributes, &ACCORDIONS))
+                    ((is_panel || mentions(attributes, b"faq")) && has_word(attributes, &ACCORDIONS))
                         .then_some(NAME_SUMMARY << 1)
                 };
             } else if self.headings != 0 && meanings & IS_BUTTON != 0 && has_role(attributes, "button") {
@@ -461,25 +462,43 @@ impl LeftOut {
             } else {
                 is_hidden.then_some(Why::Hidden)
             };
-            self.push(open, kind);
+            self.heads += u32::from(kind & names::HEAD != 0);
+            self.headings += u32::from(kind & names::HEADING != 0);
+            self.push(open);
         }
         self.text = text + source.len() as u32 - end;
         self.read_words(source, end, source.len() as u32);
         while self.pop(source, tags, tags.len(), NOTHING).is_some() {}
     }
 
-    /// Open an element of a kind.
+    /// Open an element.
     #[inline(always)]
-    fn push(&mut self, open: Open, kind: u16) {
+    fn push(&mut self, open: Open) {
         let element = open.element as usize;
         if self.counts.len() <= element {
             self.counts.resize(element + 1, 0);
         }
         self.counts[element] += 1;
-        self.heads += u32::from(kind & names::HEAD != 0);
-        self.headings += u32::from(kind & names::HEADING != 0);
         self.note_block(open.line);
         self.stack.push(open);
+    }
+
+    /// Close the last open element if it has that name, changes nothing, and nothing is decided at its end.
+    #[inline(always)]
+    fn ends_plainly(&mut self, element: u32) -> bool {
+        let Some(top) = self.stack.last() else { return false };
+        let ends = top.element == element
+            && top.is_plain
+            && top.line <= Line::Cuts
+            && top.doubts as usize == self.lines.doubts.len();
+        if ends {
+            let has_blocks = top.has_blocks;
+            self.stack.truncate(self.stack.len() - 1);
+            if let Some(parent) = self.stack.last_mut().filter(|_| has_blocks) {
+                parent.has_blocks = true;
+            }
+        }
+        ends
     }
 
     /// Note in the last open element that one in it cuts.
@@ -691,25 +710,24 @@ fn trim_ruby(source: &[u8], tags: &mut [Tag]) {
     }
 }
 
-/// Whether attributes have a word, as it is written.
-fn has(attributes: &[u8], word: &str) -> bool {
-    memchr::memmem::find(attributes, word.as_bytes()).is_some()
-}
-
-/// Whether the attributes of a start tag hide its element.
+/// How the attributes of a start tag let its element stand in the text around it, and whether they hide it.
 #[inline(never)]
-fn hides(attributes: &[u8]) -> bool {
+fn shown(attributes: &[u8], element: u32, line: Line) -> (Line, bool) {
     let values = sources(attributes, ["hidden", "aria-hidden", "style"]);
     let [hidden, aria, style] = values.map(|value| value.map(decoded));
-    hidden.is_some_and(|value| !value.eq_ignore_ascii_case(b"until-found"))
+    let style = style.unwrap_or_default();
+    let displays = mentions(&style, b"display");
+    let is_hidden = hidden.is_some_and(|value| !value.eq_ignore_ascii_case(b"until-found"))
         || aria.is_some_and(|value| value.eq_ignore_ascii_case(b"true"))
-        || style
-            .is_some_and(|style| declares(&style, "display", &["none"]) || declares(&style, "visibility", &["hidden"]))
+        || (displays && declares(&style, "display", &["none"]))
+        || declares(&style, "visibility", &["hidden"]);
+    let is_styled = displays || mentions(&style, b"float");
+    (if is_styled { line.styled(element, &style) } else { line }, is_hidden)
 }
 
-/// Whether a class has one of some words; they are looked for in small letters first.
+/// Whether a class has one of some words.
 fn has_word(attributes: &[u8], words: &[&str]) -> bool {
-    if words.iter().all(|word| !has(attributes, word)) {
+    if words.iter().all(|word| !mentions(attributes, word.as_bytes())) {
         return false;
     }
     let [class] = values(attributes, ["class"]);
@@ -718,5 +736,6 @@ fn has_word(attributes: &[u8], words: &[&str]) -> bool {
 }
 
 fn has_role(attributes: &[u8], role: &str) -> bool {
-    has(attributes, role) && values(attributes, ["role"]).iter().flatten().any(|value| value.eq_ignore_ascii_case(role))
+    mentions(attributes, role.as_bytes())
+        && values(attributes, ["role"]).iter().flatten().any(|value| value.eq_ignore_ascii_case(role))
 }

@@ -11,9 +11,8 @@
 //!   all that parts two.  Around inline elements that float or are blocks in the line this holds for words of two letters
 //!   or more each.
 
-use crate::attributes::{declares, decoded, Said};
+use crate::attributes::{declares, Said};
 use crate::names::*;
-use crate::page::sources;
 use crate::references::reference;
 use crate::simd;
 use crate::tokens::Tag;
@@ -70,17 +69,14 @@ impl Line {
     }
 
     /// The same with what the element's own style says.
-    #[inline(never)]
-    pub fn styled(self, source: &[u8], tag: &Tag) -> Self {
-        let [style] = sources(tag.attributes(source), ["style"]);
-        let Some(style) = style.map(decoded) else { return self };
-        let shows = |values: &[&str]| declares(&style, "display", values);
+    pub fn styled(self, element: u32, style: &[u8]) -> Self {
+        let shows = |values: &[&str]| declares(style, "display", values);
         let is_line = self == Self::Inline || self == Self::Doubtful;
         if is_line && shows(&CUTTING) {
             Self::Parts
-        } else if self == Self::Inline && (shows(&BLOCKS_IN_LINE) || declares(&style, "float", &["left", "right"])) {
+        } else if self == Self::Inline && (shows(&BLOCKS_IN_LINE) || declares(style, "float", &["left", "right"])) {
             Self::Floats
-        } else if self == Self::Cuts && shows(&["inline"]) && !KEPT.contains(&(tag.name >> 1)) {
+        } else if self == Self::Cuts && shows(&["inline"]) && !KEPT.contains(&element) {
             Self::Joins
         } else {
             self
@@ -167,6 +163,8 @@ pub struct Lines {
     pub renamed: Vec<(usize, u32)>,
     /// Tags that stand for no tag of HTML, and their places in the source.
     inserted: Vec<(u32, u32)>,
+    /// Tags with these among them.
+    all: Vec<Tag>,
     /// Whether the page has words outside of all elements.
     pub has_words: bool,
     /// First and last tags of svgs without text, up to a tag.
@@ -310,7 +308,9 @@ impl Lines {
     #[inline(never)]
     fn insert_all(&mut self, tags: &mut Vec<Tag>) {
         self.inserted.sort_unstable();
-        let mut all = Vec::with_capacity(tags.len() + self.inserted.len());
+        let all = &mut self.all;
+        all.clear();
+        all.reserve(tags.len() + self.inserted.len());
         let mut inserted = self.inserted.drain(..).peekable();
         let mut end = 0;
         for &tag in tags.iter() {
@@ -325,7 +325,7 @@ impl Lines {
         for (at, name) in inserted.filter(|&(at, _)| at >= end) {
             all.push(Tag { start: at, end: at, attributes: at, content: at, name });
         }
-        *tags = all;
+        std::mem::swap(tags, all);
     }
 }
 

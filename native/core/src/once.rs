@@ -1,7 +1,7 @@
 //! Long sentences that a page has said before, which are not written again.
 //!
-//! A line, else a sentence, that weighs 40 or more and stands in a kept block before is not written again; headings are
-//! known and stay, blocks with signs and preformatted ones are passed over.  A sentence ends at `.`, `!` or `?`,
+//! A line, else a sentence, that weighs 40 or more and stands in a kept block before is not written again; headings, and
+//! lists and tables that are kept whole, are known and stay, blocks with signs and preformatted ones are passed over.  A sentence ends at `.`, `!` or `?`,
 //! perhaps with a quote or bracket behind, and a blank; or at an end of another script, with no blank needed.  If these
 //! are more than a third of all that is kept, the page is about them, and nothing is left out.
 //!
@@ -36,6 +36,7 @@ struct Find<'a> {
     page: &'a Outline,
     text: &'a [u8],
     kept: &'a [usize],
+    wholes: &'a [Range<usize>],
 }
 
 impl wide::Work for Find<'_> {
@@ -43,21 +44,28 @@ impl wide::Work for Find<'_> {
 
     #[inline(always)]
     fn on<B: Bytes>(self) -> Self::Made {
-        self.once.find_on::<B>(self.page, self.text, self.kept)
+        self.once.find_on::<B>(self.page, self.text, self.kept, self.wholes)
     }
 }
 
 impl Once {
     /// Places in the text of those lines and sentences of some blocks that stand there before.
     ///
-    /// None if they are more than a third of all: then the page is about them.  A whole line goes first.  Headings are
-    /// known, and stay; blocks with signs and preformatted ones are passed over.
-    pub fn find(&mut self, page: &Outline, text: &[u8], kept: &[usize]) -> Vec<Range<usize>> {
-        wide::run(Find { once: self, page, text, kept })
+    /// None if they are more than a third of all: then the page is about them.  A whole line goes first.  Headings, and
+    /// blocks of wholes, given by their numbers, are known, and stay; those with signs and preformatted ones are passed
+    /// over.
+    pub fn find(&mut self, page: &Outline, text: &[u8], kept: &[usize], wholes: &[Range<usize>]) -> Vec<Range<usize>> {
+        wide::run(Find { once: self, page, text, kept, wholes })
     }
 
     #[inline(always)]
-    fn find_on<B: Bytes>(&mut self, page: &Outline, text: &[u8], kept: &[usize]) -> Vec<Range<usize>> {
+    fn find_on<B: Bytes>(
+        &mut self,
+        page: &Outline,
+        text: &[u8],
+        kept: &[usize],
+        mut wholes: &[Range<usize>],
+    ) -> Vec<Range<usize>> {
         self.numbers.clear();
         self.known.clear();
         let preformatted = page.preformatted();
@@ -69,13 +77,16 @@ impl Once {
                 signs = &signs[1..];
             }
             let has_sign = signs.first().is_some_and(|sign| sign.start < block.text.end);
+            while wholes.first().is_some_and(|whole| whole.end <= number) {
+                wholes = &wholes[1..];
+            }
             let is_preformatted = preformatted.get(block.owner as usize).is_some_and(|&is_within| is_within);
             if block.weight < REPEATED_SENTENCE_WEIGHT || has_sign || is_preformatted {
                 continue;
             }
             let before = repeated.len();
             self.read_block::<B>(text, block.text.clone(), &mut repeated);
-            if block.is_heading {
+            if block.is_heading || wholes.first().is_some_and(|whole| whole.contains(&number)) {
                 repeated.truncate(before);
             }
         }

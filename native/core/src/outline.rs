@@ -28,12 +28,15 @@ use crate::evidence::element_evidence;
 use crate::flow::{Flow, Source};
 use crate::inline_tags::InlineTags;
 use crate::left_out::Kept;
-use crate::names::{self, properties, CLOSES, CUT, KINDS, KNOWN, NOTHING};
+use crate::names::{
+    self, properties, CLOSES, CUT, KINDS, KNOWN, NAME_BLOCKQUOTE, NAME_DL, NAME_FIGURE, NAME_FORM, NAME_MENU, NAME_OL,
+    NAME_PRE, NAME_TABLE, NAME_UL, NOTHING,
+};
 use crate::tokens::{mentions, Tag};
 use crate::visible::Shown;
 use crate::wide::{self, Bytes};
 
-/// What a tag is; 0 opens or closes an element, and all but the first four end the block.
+/// What a tag is; 0 opens or closes an element, and 5 and 6 end the block, too.  The last stands for no tag of HTML.
 pub const ELEMENT: u8 = 0;
 pub const INLINE: u8 = 1;
 pub const SPACE: u8 = 2;
@@ -41,6 +44,7 @@ pub const LINK: u8 = 3;
 pub const LINK_END: u8 = 4;
 pub const LEAF: u8 = 5;
 pub const NO_ELEMENT: u8 = 6;
+pub const GAP: u8 = 7;
 
 /// By name: the open elements that a start tag closes first.
 static IMPLIED: [Option<&[u32]>; KNOWN] = {
@@ -51,6 +55,20 @@ static IMPLIED: [Option<&[u32]>; KNOWN] = {
         place += 1;
     }
     implied
+};
+
+const LIST: u8 = 1;
+/// By name: whether an element is a list, or else is not to be in one that is a whole.
+static IN_LISTS: [u8; KNOWN] = {
+    let lists = names::table_of([NAME_UL, NAME_OL, NAME_DL, NAME_TABLE, NAME_MENU]);
+    let others = names::table_of([NAME_FORM, NAME_PRE, NAME_BLOCKQUOTE, NAME_FIGURE]);
+    let mut within = [0; KNOWN];
+    let mut name = 0;
+    while name < KNOWN {
+        within[name] = if lists[name] { LIST } else { others[name] as u8 * 2 };
+        name += 1;
+    }
+    within
 };
 
 /// A piece of text between two tags that break.
@@ -88,6 +106,9 @@ pub struct Outline {
     /// Each element's name, and the number of its attributes in `said`.
     pub tags: Vec<(u32, u32)>,
     has_preformatted: bool,
+    /// Of each element: the innermost list, table or list of definitions around it, or itself; 0 for none.  A list has 0
+    /// for itself if it holds another one, or a form, quote, figure or preformatted text.
+    lists: Vec<u32>,
     /// Of each element: the number of its start tag.
     pub starts: Vec<u32>,
     pub said: Remembered,
@@ -182,6 +203,8 @@ impl Outline {
         self.blocks.clear();
         self.tags.clear();
         self.tags.push((NOTHING, 0));
+        self.lists.clear();
+        self.lists.push(0);
         self.starts.clear();
         self.starts.push(u32::MAX);
         self.stack.clear();
@@ -208,11 +231,9 @@ impl Outline {
             let mut kind = kind_of(tag);
             let mut is_inline = false;
             match kind {
+                GAP => flow.part(tag.name),
                 INLINE => {
                     is_inline = true;
-                    if tag.name >= CUT {
-                        flow.part(tag.name);
-                    }
                     if element == names::NAME_TIME {
                         reading.in_time = tag.name & 1 == 0;
                     }
@@ -234,7 +255,7 @@ impl Outline {
                 kind = ELEMENT;
             }
             match kind {
-                INLINE | LINK | LINK_END | SPACE => {}
+                INLINE | SPACE | GAP | LINK | LINK_END => {}
                 _ => {
                     self.end_block(&mut reading, number, flow);
                     if kind == LEAF || (kind == NO_ELEMENT && tag.name & 1 != 0) {
@@ -370,6 +391,12 @@ impl Outline {
         found
     }
 
+    /// The list around a block that holds no other one; 0 for none.
+    #[inline(always)]
+    pub fn list_of(&self, block: &Block) -> usize {
+        self.lists[self.lists[block.owner as usize] as usize] as usize
+    }
+
     /// Whether the name of an element is not among the known ones.
     #[inline(always)]
     pub fn is_custom(&self, element: u32) -> bool {
@@ -409,7 +436,14 @@ impl Outline {
         self.apart_count += usize::from(is_inline);
         self.has_preformatted |= properties(tag.name) & names::PREFORMATTED != 0;
         let number = self.parents.len() as u32;
-        self.parents.push(self.stack[self.stack.len() - 1].0);
+        let parent = self.stack[self.stack.len() - 1].0;
+        self.parents.push(parent);
+        let around = self.lists[parent as usize];
+        let within = IN_LISTS.get(element as usize).copied().unwrap_or(0);
+        if within != 0 {
+            self.lists[around as usize] = 0;
+        }
+        self.lists.push(if within == LIST { number } else { around });
         let attributes = self.number(tag.attributes(source));
         let mut evidence = element_evidence(element) | self.said.said(attributes).evidence;
         if how.apart && element as usize >= KNOWN {
@@ -432,6 +466,11 @@ impl Outline {
     }
 }
 
+/// Whether an element is a list, a table or a list of definitions.
+pub fn is_list(element: u32) -> bool {
+    IN_LISTS.get(element as usize) == Some(&LIST)
+}
+
 /// Whether a link leads to a place on its own page.
 fn leads_within(attributes: &[u8]) -> bool {
     const NAME: &[u8] = b"href=";
@@ -451,13 +490,11 @@ fn is_inline_name(element: u32) -> bool {
 
 #[inline(always)]
 pub fn kind_of(tag: &Tag) -> u8 {
-    if tag.name >= CUT {
-        return if tag.name == CUT { NO_ELEMENT } else { INLINE };
-    }
-    let kinds = KINDS.get((tag.name >> 1) as usize).copied().unwrap_or((0, 0));
-    if tag.name & 1 == 0 {
-        kinds.0
-    } else {
-        kinds.1
+    match KINDS.get((tag.name >> 1) as usize) {
+        Some(kinds) if tag.name & 1 == 0 => kinds.0,
+        Some(kinds) => kinds.1,
+        None if tag.name < CUT => ELEMENT,
+        None if tag.name == CUT => NO_ELEMENT,
+        None => GAP,
     }
 }

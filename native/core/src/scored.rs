@@ -41,6 +41,8 @@
 //!
 //! Cases, in `tests/cases/text/`: `scored`, `scorecard`, `dates`, `once`, `preformatted`, `explain`, `kinds_of_pages`.
 
+use std::ops::Range;
+
 use memchr::memmem;
 
 use crate::around::Around;
@@ -144,6 +146,8 @@ pub struct Scored {
     outliers: Outliers,
     /// Where in the text the blocks begin that are teasers.
     teasers: Vec<usize>,
+    /// Numbers of the blocks of each list and table that is kept as a whole.
+    wholes: Vec<Range<usize>>,
     /// Of each block, and of two blocks that are not there before the first and behind the last.
     traits: Vec<Traits>,
     /// Of each block: which of the kinds of words in `WORDS` it has, as bits.
@@ -284,7 +288,8 @@ impl Scored {
         let blocks = if chosen.is_empty() { taken.clone() } else { chosen.clone() };
         let is_doubtful = may_be_doubtful && self.is_of_another(&blocks, flow);
         let blocks = if is_doubtful { combined::lenient(&self.combined.page) } else { blocks };
-        let blocks = wholes::settle(&self.combined.page, self.combined.text(), self.with_dates(blocks));
+        let (blocks, text) = (self.with_dates(blocks), self.combined.text());
+        let blocks = wholes::settle(&self.combined.page, text, blocks, &mut self.wholes);
         Found { blocks: self.with_preformatted(blocks), taken, chosen, bar, is_doubtful }
     }
 
@@ -340,7 +345,7 @@ impl Scored {
     /// Numbers of the blocks that are written, without stamps; long sentences that repeat are signs from now on.
     pub fn without_rest(&mut self, found: Vec<usize>) -> Vec<usize> {
         let kept = self.combined.without_stamps(found);
-        self.combined.leave_out_repeated(&kept);
+        self.combined.leave_out_repeated(&kept, &self.wholes);
         kept
     }
 
@@ -842,7 +847,7 @@ impl Traits {
 }
 
 #[inline(always)]
-fn ends_sentence(text: &[u8]) -> bool {
+pub fn ends_sentence(text: &[u8]) -> bool {
     const ENDS: [bool; 0x80] = {
         let mut ends = [false; 0x80];
         let mut place = 0;

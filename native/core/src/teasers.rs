@@ -6,7 +6,8 @@
 //! innermost counts.
 //!
 //! A *story* is the first element that holds directly five blocks or more, which weigh 700 or more together; blocks of
-//! less than 40, headings, blocks of which more than a third is links, and what is in cards do not count.  A group that
+//! less than 40, headings, blocks of which more than a third is links, and what is in cards do not count; for cards in
+//! main, nor does what is outside, such as notices of a shop about its shipping.  A group that
 //! begins behind the story's fifth such block goes, and with it each element around it that begins there, too, and
 //! holds at most 80 beside the group, such as "Read next".
 //!
@@ -15,6 +16,7 @@
 use std::collections::HashMap;
 
 use crate::combined::{subtree_sums, SOLID_WEIGHT};
+use crate::evidence::MAIN;
 use crate::outline::{Block, Outline};
 
 const LEAST_CARDS: usize = 4;
@@ -52,9 +54,16 @@ pub fn find(page: &Outline) -> Vec<usize> {
         let parent = page.parents[element] as usize;
         first_block[parent] = first_block[parent].min(first_block[element]);
     }
-    let story_end = story_end(blocks, &is_member);
+    let mut is_main: Vec<bool> = page.evidence.iter().map(|evidence| evidence & MAIN != 0).collect();
+    for element in 1..is_main.len() {
+        is_main[element] |= is_main[page.parents[element] as usize];
+    }
+    let story_ends = [false, true].map(|needs_main| {
+        story_end(blocks, |element| !is_member[element] && (is_main[element] || !needs_main), page.parents.len())
+    });
     let mut is_gone = vec![false; page.parents.len()];
     for group in groups {
+        let story_end = story_ends[usize::from(is_main[group[0]])];
         if group.iter().any(|&element| first_block[element] < story_end) {
             continue;
         }
@@ -113,11 +122,11 @@ fn groups(page: &Outline, sums: &[u64], is_head: impl Fn(&Block) -> bool) -> Vec
 }
 
 /// Number of the block behind the first blocks of one element that make up a story; beyond all where there is none.
-fn story_end(blocks: &[Block], is_member: &[bool]) -> usize {
-    let mut held = vec![(0, 0); is_member.len()];
+fn story_end(blocks: &[Block], may_tell: impl Fn(usize) -> bool, elements: usize) -> usize {
+    let mut held = vec![(0, 0); elements];
     for (number, block) in blocks.iter().enumerate() {
         let is_solid = block.weight >= SOLID_WEIGHT && block.link_weight * SOLID_LINK_SHARE <= block.weight;
-        if is_solid && !block.is_heading && !is_member[block.owner as usize] {
+        if is_solid && !block.is_heading && may_tell(block.owner as usize) {
             let (count, weight) = &mut held[block.owner as usize];
             *count += 1;
             *weight += block.weight;

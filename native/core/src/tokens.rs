@@ -216,9 +216,10 @@ pub fn split(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mut Names) 
 #[inline(always)]
 fn split_on<B: Bytes>(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mut Names) {
     let Tags { all, special, has_doubtful, has_math } = tags;
-    (*has_doubtful, *has_math) = (false, false);
+    *has_math = false;
     all.clear();
     special.clear();
+    let mut kinds = 0;
     let mut openings = Openings::new(source);
     let mut foreign = Foreign::of(is_xhtml);
     let mut is_foreign = is_xhtml;
@@ -227,7 +228,7 @@ fn split_on<B: Bytes>(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mu
     while let Some(at) = openings.from::<B>(place).filter(|&at| at + 1 < source.len()) {
         let mut tag = match source[at + 1] {
             byte if byte.is_ascii_alphabetic() => element::<B>(source, at, at + 1, 0, names, &mut frames),
-            b'/' if at + 2 == source.len() => return,
+            b'/' if at + 2 == source.len() => break,
             b'/' if source[at + 2].is_ascii_alphabetic() => {
                 plain_end(source, at, names).unwrap_or_else(|| element::<B>(source, at, at + 2, 1, names, &mut frames))
             }
@@ -250,10 +251,11 @@ fn split_on<B: Bytes>(source: &[u8], is_xhtml: bool, tags: &mut Tags, names: &mu
                 tag = end;
             }
         }
-        *has_doubtful |= kind & IS_DOUBTFUL != 0;
+        kinds |= kind;
         place = tag.end as usize;
         push(tag, kind, all, special);
     }
+    *has_doubtful = kinds & IS_DOUBTFUL != 0;
 }
 
 impl Tags {
@@ -412,7 +414,7 @@ fn tag_end<B: Bytes>(mut bytes: B, source: &[u8], mut start: usize, mut place: u
             }
             let closing = u64::MAX << at << 1 & if double & here != 0 { double } else { single };
             if closing == 0 {
-                place = find(source[start + at], source, (start + B::COUNT).min(source.len())) + 1;
+                place = quote_end::<B>(source, source[start + at], start + B::COUNT) + 1;
                 break;
             }
             place = start + closing.trailing_zeros() as usize + 1;
@@ -430,6 +432,22 @@ fn tag_end<B: Bytes>(mut bytes: B, source: &[u8], mut start: usize, mut place: u
         start = place;
         bytes = B::load(source, start);
     }
+}
+
+/// Place of the first quote from `place` on, or the length.
+#[inline(always)]
+fn quote_end<B: Bytes>(source: &[u8], quote: u8, mut place: usize) -> usize {
+    for _ in 0..8 {
+        if place >= source.len() {
+            return source.len();
+        }
+        let quotes = B::load(source, place).equal(quote);
+        if quotes != 0 {
+            return place + quotes.trailing_zeros() as usize;
+        }
+        place += B::COUNT;
+    }
+    find(quote, source, place.min(source.len()))
 }
 
 /// The place of the `>` that ends the tag whose attributes begin at `place`, or the end of the source.

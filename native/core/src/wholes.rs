@@ -5,16 +5,22 @@
 //! with a link has other words, too.  It is kept if half of it scores well, if some of it does and so does the text
 //! before and behind it, or if the text before it announces it with a colon.
 //!
+//! A paragraph right behind a kept list, in the element of that, is kept if it ends a sentence and at most two thirds of
+//! it are links: "See the manual."
+//!
 //! Headings are kept between kept blocks, and if they are the title of the kept block behind them.
 
-use crate::combined::SOLID_WEIGHT;
+use std::ops::Range;
+
+use crate::combined::{is_links, SOLID_WEIGHT};
 use crate::names::*;
-use crate::outline::{Block, Outline};
+use crate::outline::{is_list, Block, Outline};
+use crate::scored::ends_sentence;
 
 const CELL_WEIGHT: u64 = 240;
 const CELL_BLOCKS: u32 = 2;
 /// Blocks that are looked at behind a heading, and the weight of those that may be left out before the kept one.
-const SKIPPED: usize = 4;
+const SKIPPED: usize = 6;
 const SKIPPED_WEIGHT: u64 = 100;
 /// Elements around a title that hold it alone.
 const TITLE_STEPS: usize = 5;
@@ -43,68 +49,67 @@ struct Whole {
     is_other: bool,
 }
 
-/// The innermost list, table or list of definitions around each element; 0 for none, or for one that is no whole.
-fn lists(page: &Outline) -> Option<Vec<u32>> {
-    const NAMES: [u32; 5] = [NAME_UL, NAME_OL, NAME_DL, NAME_TABLE, NAME_MENU];
-    let is_list = |name: u32| NAMES.contains(&name);
-    if !page.tags.iter().any(|&(name, _)| is_list(name)) {
-        return None;
-    }
-    let mut around = vec![0; page.tags.len()];
-    let mut is_other = vec![false; page.tags.len()];
-    for (element, &(name, _)) in page.tags.iter().enumerate().skip(1) {
-        let outer = around[page.parents[element] as usize];
-        around[element] = if is_list(name) { element as u32 } else { outer };
-        if outer != 0 && (is_list(name) || matches!(name, NAME_FORM | NAME_PRE | NAME_BLOCKQUOTE | NAME_FIGURE)) {
-            is_other[outer as usize] = true;
-        }
-    }
-    around.iter_mut().filter(|list| is_other[**list as usize]).for_each(|list| *list = 0);
-    Some(around)
-}
-
-/// Numbers of the blocks that are main content, ascending: with wholes, and with headings of what is kept.
-pub fn settle(page: &Outline, text: &[u8], found: Vec<usize>) -> Vec<usize> {
+/// Numbers of the blocks that are main content, ascending: with wholes, of which the blocks are noted, with the last words
+/// behind them, and with headings of what is kept.
+pub fn settle(page: &Outline, text: &[u8], found: Vec<usize>, wholes: &mut Vec<Range<usize>>) -> Vec<usize> {
+    wholes.clear();
     let mut is_kept = vec![false; page.blocks.len()];
     found.iter().for_each(|&number| is_kept[number] = true);
-    let has_wholes = !found.is_empty() && keep_wholes(page, text, &mut is_kept);
+    let has_wholes = !found.is_empty() && keep_wholes(page, text, &mut is_kept, wholes);
     if keep_headings(page, &mut is_kept) || has_wholes {
         return (0..page.blocks.len()).filter(|&number| is_kept[number]).collect();
     }
     found
 }
 
-/// Keep lists and tables as wholes; gives whether this changes what is kept.
-fn keep_wholes(page: &Outline, text: &[u8], is_kept: &mut [bool]) -> bool {
-    let Some(lists) = lists(page) else { return false };
+/// Keep lists and tables as wholes, and the sentences behind them; gives whether this changes what is kept.
+fn keep_wholes(page: &Outline, text: &[u8], is_kept: &mut [bool], wholes: &mut Vec<Range<usize>>) -> bool {
     let (mut whole, mut has_changed) = (Whole::default(), false);
-    for number in 0..=page.blocks.len() {
-        let list = page.blocks.get(number).map_or(0, |block| lists[block.owner as usize] as usize);
-        if list != whole.element {
-            if whole.element != 0 {
-                whole.end_row();
-                has_changed |= whole.settle(page, text, number, is_kept);
-            }
-            whole = Whole { element: list, first: number, ..Whole::default() };
+    for (number, block) in page.blocks.iter().enumerate() {
+        let list = page.list_of(block);
+        if list == whole.element {
+            continue;
         }
-        if list != 0 {
-            whole.add(page, text, &page.blocks[number], is_kept[number]);
+        has_changed |= whole.settle(page, text, number, is_kept, wholes);
+        whole = Whole { element: list, first: number, ..Whole::default() };
+    }
+    has_changed |= whole.settle(page, text, page.blocks.len(), is_kept, wholes);
+    for number in 1..page.blocks.len() {
+        if !is_kept[number] && is_kept[number - 1] && is_last_word(page, text, number) {
+            is_kept[number] = true;
+            has_changed = true;
         }
     }
     has_changed
+}
+
+/// Whether a block is a sentence right behind a list, in the element of that.
+fn is_last_word(page: &Outline, text: &[u8], number: usize) -> bool {
+    let block = &page.blocks[number];
+    if block.is_heading || block.evidence != 0 || is_links(block) || !ends_sentence(&text[block.text.clone()]) {
+        return false;
+    }
+    let mut element = page.blocks[number - 1].owner;
+    for _ in 0..MOST_STEPS {
+        if page.parents[element as usize] == block.owner {
+            return is_list(page.tags[element as usize].0);
+        }
+        element = page.parents[element as usize];
+    }
+    false
 }
 
 /// Keep headings between kept blocks, and those that are the title of the kept block behind them.
 fn keep_headings(page: &Outline, is_kept: &mut [bool]) -> bool {
     let blocks = &page.blocks;
     let mut has_changed = false;
+    let Some(first_kept) = is_kept.iter().position(|&is_kept| is_kept) else { return false };
     let mut end = blocks.len();
     while end > 0 {
         // The headings right before a block.
         let first = blocks[..end].iter().rposition(|block| !block.is_heading).map_or(0, |at| at + 1);
         if first < end {
-            let has_text_before = is_kept[..first].contains(&true);
-            let next = next_kept(page, is_kept, end, if has_text_before { SKIPPED } else { 1 });
+            let next = next_kept(page, is_kept, end, if first_kept < first { SKIPPED } else { 1 });
             let is_among = next == Some(end) && first != 0 && is_kept[first - 1];
             for number in (first..end).rev() {
                 if !is_kept[number] && (is_among || next.is_some_and(|next| is_title(page, number, first, next))) {
@@ -146,13 +151,16 @@ fn is_title(page: &Outline, heading: usize, first: usize, next: usize) -> bool {
         }
         false
     };
+    let block = &page.blocks[heading];
+    let is_elsewhere = block.link_weight == block.weight && !block.is_local;
+    let is_right_before = !is_elsewhere && page.blocks[first..next].iter().all(|block| block.is_heading);
     let mut around = page.blocks[heading].owner;
     for step in 0..TITLE_STEPS {
         let name = page.tags[around as usize].0;
         if holds(around, next) {
-            return step == 0 || !(around == 0 || matches!(name, NAME_BODY | NAME_HTML));
+            return step == 0 || is_right_before || !(around == 0 || matches!(name, NAME_BODY | NAME_HTML));
         }
-        let is_alone = first.checked_sub(1).is_none_or(|before| !holds(around, before));
+        let is_alone = is_right_before || first.checked_sub(1).is_none_or(|before| !holds(around, before));
         if around == 0 || !is_alone || matches!(name, NAME_NAV | NAME_ASIDE | NAME_FOOTER) {
             return false;
         }
@@ -225,11 +233,31 @@ impl Whole {
         (self.row_links, self.row_words) = (0, false);
     }
 
-    /// Keep all of it, which ends before a block, or nothing; gives whether this changes what is kept.
-    fn settle(&mut self, page: &Outline, text: &[u8], end: usize, is_kept: &mut [bool]) -> bool {
+    /// Read it, up to a block, and keep all of it or nothing; gives whether this changes what is kept.
+    fn settle(
+        &mut self,
+        page: &Outline,
+        text: &[u8],
+        end: usize,
+        is_kept: &mut [bool],
+        wholes: &mut Vec<Range<usize>>,
+    ) -> bool {
+        let first = self.first;
+        // Nothing of it is kept or announced: it stays as it is.
+        if self.element == 0 || !is_kept[first.saturating_sub(1)..end].contains(&true) {
+            return false;
+        }
+        for (block, &is_kept) in page.blocks[first..end].iter().zip(&is_kept[first..]) {
+            self.add(page, text, block, is_kept);
+        }
+        self.end_row();
         self.end_cell();
         let is_whole = !self.is_other && self.cells > 1;
-        if !is_whole || self.kept_weight == self.weight || (self.link_weight * 2 > self.weight && self.has_bare_link) {
+        if !is_whole || (self.link_weight * 2 > self.weight && self.has_bare_link) {
+            return false;
+        }
+        if self.kept_weight == self.weight {
+            wholes.push(self.first..end);
             return false;
         }
         let before = self.first.checked_sub(1).filter(|&before| is_kept[before]);
@@ -243,6 +271,9 @@ impl Whole {
             return false;
         }
         is_kept[self.first..end].fill(keeps);
+        if keeps {
+            wholes.push(self.first..end);
+        }
         true
     }
 }

@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 use crate::bytes::is_space;
 use crate::flow::{fold_line, Flow, Source};
 use crate::names::*;
-use crate::outline::{kind_of, Block, Outline, ELEMENT, INLINE, LINK, LINK_END, NO_ELEMENT, SPACE};
+use crate::outline::{kind_of, Block, Outline, ELEMENT, GAP, INLINE, LINK, LINK_END, NO_ELEMENT, SPACE};
 use crate::page::values;
 use crate::tokens::{mentions, Tag};
 use crate::visible::Shown;
@@ -487,7 +487,7 @@ impl Writer<'_> {
     fn tag(&mut self, number: usize, tag: &Tag, is_shown: bool) {
         let (element, is_end) = (tag.name >> 1, tag.name & 1 != 0);
         match kind_of(tag) {
-            INLINE | LINK | LINK_END => self.inline_tag(number, element, is_end),
+            INLINE | GAP | LINK | LINK_END => self.inline_tag(number, element, is_end),
             SPACE => {
                 self.flow.end_block();
                 if element == NAME_IMG {
