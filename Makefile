@@ -54,7 +54,7 @@ fuzz: $(STAMP)  ## each fuzz target for so long; cargo-fuzz and a nightly toolch
 	@$(SAYING) "installing atheris" $(BIN)/python -m pip install --quiet atheris
 	for target in archive wire stored log crowded; do \
 		$(BIN)/python -m tests.fuzz $$target --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) || exit 1; done
-	for target in kernel codec index; do mkdir -p build/fuzz/$$target && (cd native && cargo +nightly fuzz run $$target \
+	for target in kernel codec index store; do mkdir -p build/fuzz/$$target && (cd native && cargo +nightly fuzz run $$target \
 		../build/fuzz/$$target ../tests/fixtures/html -- -max_total_time=$(or $(SECONDS),60) -seed=$(or $(SEED),0) \
 		-max_len=8192 -timeout=25 -print_final_stats=1) || exit 1; done
 

@@ -18,7 +18,7 @@ from docstore.model import keys
 from docstore.model.arguments import checked, checked_names
 from docstore.model.capture import BODY, PagePointer
 from docstore.model.choices import SNIPPET_LENGTH, Durability
-from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.errors import FORKED, InvalidArgument, StoreUnavailable, compacting_deleted_pages
 from docstore.model.types import (
     Cell,
     Headers,
@@ -311,13 +311,16 @@ class DocumentStore:
                 the rows of the pages that its stored versions link to.  On HBase its bytes stay in files until a major
                 compaction of HBase, as the report of `compact` says.
             compact: do that at once.  For many pages leave it out, and call `compact` after the last one.
+        Raises:
+            CommitUnknown: the page is deleted, but the compaction could not run; run `compact`.
         """
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
             return False
         self._committer.run_with_reserve(lambda: self._write_side().deleter.delete(row_key, purge=purge))
         if purge and compact:
-            self.compact()
+            with compacting_deleted_pages():
+                self.compact()
         return True
 
     @checked
@@ -751,10 +754,12 @@ class DocumentStore:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("this store is closed; open it again")
+        if os.getpid() != self._process:  # first of all: a module that another thread imports is locked in a fork
+            raise StoreUnavailable(FORKED)
 
     def _writer(self) -> PageWriter:
+        self._check_open()
         if self._writes is None:  # else its committer refuses
-            self._check_open()
             self.backend.check_writable()
         if not self._has_current_texts:
             from docstore.reading.index import check_text_scheme
@@ -764,9 +769,9 @@ class DocumentStore:
         return self._write_side().writer
 
     def _index_queries(self) -> IndexQueries:
+        self._check_open()
         from docstore.reading.queries import IndexQueries
 
-        self._check_open()
         if self._queries is None:
             with self._committer.lock:  # a damaged index is rebuilt
                 if self._queries is None:
@@ -774,9 +779,9 @@ class DocumentStore:
         return self._queries
 
     def _write_side(self) -> WriteSide:
+        self._check_open()
         from docstore.writing.writer import WriteSide
 
-        self._check_open()
         if self._writes is None:
             with self._committer.lock:
                 if self._writes is None:

@@ -11,7 +11,6 @@ from docstore.compiled import docstore_native
 from docstore.model.format import RUN_LIST_HEAD_BITS, TEXT_NUMBER_BYTES
 from docstore.model.sets import Keys
 from tests.reference.postings import Shape, key_bytes
-from tests.reference.varint import encode_varint
 
 LIST_LIMIT = (1 << RUN_LIST_HEAD_BITS[0]) + 1
 """Texts of one key that a run can have."""
@@ -36,12 +35,16 @@ class Run:
 
 def run_bytes(postings: Keys, texts: Keys) -> NDArray[np.uint8]:
     """The bytes of a run of sorted postings, ``key << 24 | place``, of texts by place."""
-    cell = encode_varint(0)
+    cell = docstore_native.encode_varint(0)
     order = np.argsort(postings & np.uint64((1 << 24) - 1), kind="stable")
     places = np.searchsorted((postings & np.uint64((1 << 24) - 1))[order], np.arange(len(texts) + 1, dtype=np.uint64))
     keys = (postings >> np.uint64(24))[order]
     for number, first, end in zip(texts.tolist(), places.tolist(), places[1:].tolist(), strict=False):
-        cell += number.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(end - first) + key_bytes(keys[first:end])
+        cell += (
+            number.to_bytes(TEXT_NUMBER_BYTES, "big")
+            + docstore_native.encode_varint(end - first)
+            + key_bytes(keys[first:end])
+        )
     runs = docstore_native.Runs(LIST_LIMIT)
     runs.add(0, [cell])
     parts = runs.flush()

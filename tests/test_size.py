@@ -27,21 +27,21 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_490,
-    "lines of code of the core": 32_130,
+    "lines of code of docstore/": 43_225,
+    "lines of code of the core": 31_770,
     "files of docstore/": 199,
-    "classes": 441,
+    "classes": 440,
     "record types": 215,
     "calls of import_module": 5,
     "files of a put": 30,
-    "classes of a put": 41,
-    "functions of a put": 195,
+    "classes of a put": 40,
+    "functions of a put": 186,
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 22_415,
-    "lines of tools/": 10_010,
-    "lines of tests/": 45_752,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of Rust": 26_200,
+    "lines of tools/": 10_690,
+    "lines of tests/": 46_100,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 

@@ -209,7 +209,7 @@ def _flat(body: bytes) -> str:
                 take(inner, name)
         elif name:
             seen[name] = seen.get(name, 0) + 1
-            found[name if seen[name] == 1 else f"{name}.{seen[name]}_"] = str(value)
+            found[name if seen[name] == 1 else f"{name}.{seen[name]}_"] = _as_script(value)
 
     try:
         take(json.loads(body), "")
@@ -219,3 +219,9 @@ def _flat(body: bytes) -> str:
         for line in body.split(b"\n"):
             take(json.loads(line), "")
     return urlencode(found)
+
+
+def _as_script(value: Any) -> str:
+    """A value of JSON as JavaScript writes it, as pywb 2.10 does: true, null, 44 for 44.0."""
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    return value if isinstance(value, str) else json.dumps(number)

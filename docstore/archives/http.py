@@ -24,7 +24,7 @@ from docstore.archives.source import GZIP_MAGIC, ZSTD_MAGIC, zlib
 from docstore.model.choices import BODY_LIMIT_BYTES
 from docstore.model.types import Headers
 
-_STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r*\n|$)", re.IGNORECASE)
+_STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.[\dx]+)?)?[ \t]+(\d{3})(?!\d)[^\r\n]*(?:\r*\n|$)", re.IGNORECASE)
 _ANY_STATUS_LINE = re.compile(rb"HTTP/\d", re.IGNORECASE)
 _EMPTY_LINES = re.compile(rb"(?:\r?\n){0,8}")
 """What some servers send before the status line; RFC 9112 (2.2) asks a reader to skip it."""
@@ -233,10 +233,13 @@ _PACKED = re.compile(rb"BZh[1-9]1AY&SY|\xfd7zXZ\x00|\x04\x22\x4d\x18|\x1f\x9d|7z
 
 
 def _listed(headers: Headers, wanted: str) -> list[str]:
-    """The codings that all lines of a header name, in order, without parameters and quotes."""
+    """The codings that all lines of a header name, in order, without parameters and quotes.
+
+    Some servers put blanks between the names in place of commas.
+    """
     values = ",".join(value for name, value in headers if name.lower() == wanted)
-    codings = (one.partition(";")[0].strip("\"' \t").lower() for one in values.split(","))
-    return [coding for coding in codings if coding not in _NO_CODINGS]
+    names = (name for one in values.split(",") for name in one.partition(";")[0].split())
+    return [coding for name in names if (coding := name.strip("\"'").lower()) not in _NO_CODINGS]
 
 
 def _lengths(headers: Headers) -> list[int]:

@@ -23,6 +23,7 @@ from docstore.model import capture, keys
 from docstore.model.capture import STORED_TEXT
 from docstore.model.choices import VerdictKind
 from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.format import REASON_NOT_MODIFIED
 from docstore.model.types import Cell, Headers, ReadSpec, micros
 from docstore.reading.cells import Row, scan_range
 from docstore.reading.documents import Capture, Document
@@ -492,7 +493,7 @@ def _has_body(taken: Capture, families: Collection[str]) -> bool:
 
 def visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
     """The headers of a 304; None for another capture."""
-    if taken.verdict is not None and taken.verdict.reason != capture.REASON_NOT_MODIFIED:
+    if taken.verdict is not None and taken.verdict.reason != REASON_NOT_MODIFIED:
         return None
     family, qualifier = capture.VISIT
     at = ReadSpec(families=(family,), qualifier_prefix=qualifier, since=taken.timestamp, until=taken.timestamp + 1)

@@ -22,6 +22,10 @@ _DOC = re.compile(rb"[ \t]*<DOC>", re.IGNORECASE)
 TREC_START = re.compile(rb"^[ \t]*<DOC>", re.IGNORECASE | re.MULTILINE)
 _HEAD_END = re.compile(rb"</DOCHDR>[ \t]*\r?\n?|\n(?=[ \t]*<DOC>)", re.IGNORECASE)
 _HEAD = re.compile(rb"<DOCHDR>[ \t]*(?:\r?\n)?(.*)</DOCHDR>", re.IGNORECASE | re.DOTALL)
+_EMPTY_HEADS = re.compile(
+    rb"(?:[ \t]*<DOC>(?:(?!</DOCHDR>|\n[ \t]*<DOC>).)*+\n)+(?=[ \t]*<DOC>)", re.IGNORECASE | re.DOTALL
+)
+"""Documents without the end of a <DOCHDR>, up to the next one."""
 _DOCNO = re.compile(rb"<DOCNO>\s*(.*?)\s*</DOCNO>", re.IGNORECASE | re.DOTALL)
 _END_LINE_OR_NEXT = re.compile(rb"(?:\r?\n)?^</DOC>[ \t]*\r?$|\n(?=[ \t]*<DOC>)", re.IGNORECASE | re.MULTILINE)
 _END = re.compile(rb"\r?\n?</DOC>", re.IGNORECASE)
@@ -54,9 +58,11 @@ def read_trecweb(source: Source, options: ReadOptions = ReadOptions()) -> Iterat
         try:
             yield _document(source, offset, options.body_limit_bytes, salvage=options.salvage)
         except Refused as refused:
-            source.seek(max(source.tell(), begin + 5))
+            after = max(source.tell(), begin + 5)
+            source.seek(begin)
+            reason = f"{refused}{source.skip_heads(_EMPTY_HEADS, b'<doc>')}"
+            source.seek(max(source.tell(), after))
             source.skip_to_start(TREC_START)
-            reason = str(refused)
             if source.broken and source.at_end():
                 reason = f"{source.broken.reason}: {reason}"
                 source.recover()

@@ -78,6 +78,13 @@ ARC_START = re.compile(
 _HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
 """An empty line, or the next record: so the end of a broken header is not searched in the whole file."""
 _EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n\Z")
+_EMPTY_HEADS = re.compile(
+    rb"(?:WARC/\d[^\r\n]{0,20}\r{0,2}\n(?:"
+    rb"(?:(?![^\n]*WARC/\d|content-length[ \t]*:)[^\n]*\n)*+(?=WARC/\d)|"
+    rb"(?:(?![^\n]*WARC/\d|warc-type[ \t]*:)[^\n]*\n)*+(?=WARC/\d)))+",
+    re.IGNORECASE,
+)
+"""Headers without a length or without a type, up to the next record."""
 _LINE_END = re.compile(rb"\n")
 _RECORD_END = b"\r\n\r\n"
 _STRAY_BYTES = 16
@@ -216,9 +223,13 @@ class RecordReader:
         try:
             header = self._arc_header() if self._is_arc else self._warc_header()
         except Refused as refused:
-            reason = str(refused)
-            source.seek(self._begin + 1)
-            inside = source.find_start(self._start, self._begin + 1, source.buffer_end())
+            source.seek(self._begin)
+            heads = source.skip_heads(_EMPTY_HEADS, b"warc/")
+            reason = f"{refused}{heads}"
+            begin = source.tell() if heads else self._begin + 1
+            self._member = source.offset(begin - 1)
+            source.seek(begin)
+            inside = source.find_start(self._start, begin, source.buffer_end())
             if inside is not None:
                 source.seek(inside)
             else:

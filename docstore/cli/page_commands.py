@@ -206,7 +206,7 @@ docstore key --row-key 'com,example,www)/b https'
 
 def add_key_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "url URL?", "https:// is added if the scheme is missing")
-    declare(parser, "--row-key KEY", "show the URL of this row key")
+    declare(parser, "--row-key KEY", "row key whose URL is shown")
     arguments.add_json(parser, "one JSON object: {url, row_key, variants}")
 
 
@@ -311,7 +311,7 @@ def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "url URL?", "URL of a stored page")
     declare(parser, "--file PAGE.html", "a page that need not be in the store; - for stdin")
     declare(parser, "--all", "list all duplicates that the store knows")
-    declare(parser, "--digest sha1:...|md5:...", "list captures with this recorded payload digest", _digest)
+    declare(parser, "--digest sha1:...|md5:...", "recorded payload digest of the captures to list", _digest)
     declare(parser, "--rejected", "list rejected captures and what they duplicate")
     declare(
         parser, "--orphans", "list rejected pages to fetch again, and what happened to the pages that they duplicate"
@@ -320,7 +320,7 @@ def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--simhash N",
-        "by simhash: most bits that differ, 0 to 64; with URL, --file or --all; reads the simhash of every page",
+        "most bits that differ in simhashes, 0 to 64; with URL, --file or --all; reads the simhash of every page",
         _bits,
     )
     declare(
@@ -586,7 +586,7 @@ def add_fingerprint_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--permutation A,B,P*",
-        "x -> (A x + B) mod P makes one minimum, in place of the built-in permutations; may be repeated",
+        "numbers of x -> (A x + B) mod P, a permutation in place of the built-in ones; may be repeated",
         _permutation,
     )
     declare(parser, "--adler-modulus N", "modulus of the sums of the lecture's example (default: 13)", default=13)

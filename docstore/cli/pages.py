@@ -22,14 +22,14 @@ from docstore.model.capture import (
     CRAWL,
     LANG,
     NOTE_FAMILY,
-    REASON_NOT_MODIFIED,
     STORED_BODY,
     STORED_REFERENCE,
     STORED_VISIT,
     decode_note,
 )
 from docstore.model.choices import SNIPPET_LENGTH
-from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument, compacting_deleted_pages
+from docstore.model.format import REASON_NOT_MODIFIED
 from docstore.model.keys import complete_url, holds_password
 from docstore.model.types import DeleteCells, DeleteFamily, GCPolicy, Mutation, PutResult, ReadSpec
 from docstore.reading.cells import Row
@@ -361,7 +361,8 @@ def run_delete(args: argparse.Namespace) -> int:
             urls = [keys.stored_url(store.__contains__, args.url)] if args.prefix is None else _urls(args, store)
             deleted = sum(_delete(args, store, url) for url in urls)
         if args.purge:
-            report = store.compact(on_progress=output.progress_of_bytes(args, stack, "compact"))
+            with compacting_deleted_pages():
+                report = store.compact(on_progress=output.progress_of_bytes(args, stack, "compact"))
             for sentence in report.advice:
                 output.note(sentence)
     if args.json:

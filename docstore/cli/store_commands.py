@@ -264,7 +264,7 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
         "also store answers to these methods, such as POST, under the URL by which pywb asks for them",
     )
     arguments.add_policies(parser)
-    declare(parser, "--rejected FILE", "list all rejected pages of these files there, one JSON object a line")
+    declare(parser, "--rejected FILE", "file for all rejected pages of these archives, one JSON object a line")
     declare(parser, "--dry-run", "compute every verdict, write nothing")
     declare(parser, "--anchors", "write each link's text into the anchor family of its target page")
     arguments.add_any_time(parser)
@@ -335,7 +335,7 @@ docstore export --format jsonl --quality fineweb --where 'lang.lang = en' --drop
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--format", "what to write (default: what the name of --output says, else warc)", choices.FORMATS)
+    declare(parser, "--format", "output format (default: what the name of --output says, else warc)", choices.FORMATS)
     declare(parser, "--layout", "columns of --format parquet (default: full)", choices.LAYOUTS)
     declare(parser, "--columns LIST", "columns of --layout full to write, such as url,title,text (default: all)")
     declare(
@@ -386,7 +386,7 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(parser, "--versions N", "newest captures of a page, or all (default: 1)", arguments.positive_or_all, 1)
     declare(parser, "--collapse", "only one page of each cluster of duplicates: its canonical page if selected")
-    declare(parser, "--dropped FILE", "with --collapse: write URL, canonical and similarity of what is left out")
+    declare(parser, "--dropped FILE", "with --collapse: file for URL, canonical and similarity of what is left out")
     declare(parser, "--body", "with --format jsonl: bodies too, in base64")
     declare(parser, "--markdown", "with --format jsonl or parquet: main text as Markdown, too")
     declare(parser, "--cdxj FILE", "with --format warc and --output: also write a sorted CDXJ index of the output")
@@ -417,7 +417,7 @@ def add_subtract_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "b B", "an archive or a folder of archives, or a URL or pattern: of which pages are written")
     parser.set_defaults(body=True, markdown=False, layout=None, columns=None, keep_encoded=False, shard_size=None)
     declare(parser, "--output FILE", "output file; replaced when everything is written", required=True)
-    declare(parser, "--format", "what to write (default: what the name of --output says, else warc)", choices.FORMATS)
+    declare(parser, "--format", "output format (default: what the name of --output says, else warc)", choices.FORMATS)
     about = "verdict by which a page counts as one of A (default: exact, same_text and near); may be repeated"
     declare(parser, "--verdict KIND*", about, arguments.verdict_kind)
     declare(parser, "--threads N", "threads that analyse pages (default: 2)", default=2)
@@ -452,7 +452,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--text",
-        "compare main content or all visible text (default: what the store fingerprints)",
+        "main content or all visible text (default: what the store fingerprints)",
         choices.TEXTS,
     )
     declare(parser, "--shingle-words N", "words in a shingle (default: the schema's)")
@@ -483,11 +483,11 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--pairs FILE.tsv",
-        "write URL, timestamp, URL, timestamp, similarity of each pair; pairs that titles set apart are at the end, "
+        "file for the pairs: URL, timestamp, URL, timestamp, similarity; pairs that titles set apart are at the end, "
         "with title_mismatch",
     )
     declare(parser, "--threads N", "threads that compare (default: all cores)", default=os.cpu_count() or 1)
-    about = "compute nothing: take the clusters that docstore-spark made of the exported pages (Parquet)"
+    about = "clusters that docstore-spark made of the exported pages (Parquet); nothing is computed"
     declare(parser, "--from FOLDER", about)
     arguments.add_progress(parser)
     arguments.add_store(parser, "the report as one JSON object")
@@ -608,7 +608,7 @@ docstore tool salvage --format jsonl --output pages.jsonl --store broken
 
 
 def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
-    about = "what to write (default: what the name of --output says, else warc)"
+    about = "output format (default: what the name of --output says, else warc)"
     declare(parser, "--format", about, SALVAGE_FORMATS)
     declare(parser, "--output FILE", "output file; replaced when everything is written", required=True)
     declare(parser, "--set-aside", "only records in the store's folder set-aside/")

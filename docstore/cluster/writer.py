@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from docstore.cluster.commit import Slot, SlotCommitter
 from docstore.cluster.engine import FirstQualifiers, HBaseEngine
 from docstore.cluster.rowindex import RowIndex
-from docstore.dedup.comparable import REASON_BLANK, status_class
+from docstore.dedup.comparable import status_class
 from docstore.dedup.index import POINTER_SLICE, TEXT_ROW, first_rows, index_query, titled_row
 from docstore.dedup.index import TABLE as POSTINGS
 from docstore.dedup.pages import Batch
 from docstore.model.analysis import Analysis
 from docstore.model.capture import STORED_BODY, PagePointer, text_number
 from docstore.model.choices import VerdictKind
-from docstore.model.format import CAPTURE_FAMILY, TEXT_NUMBER_BYTES
+from docstore.model.format import CAPTURE_FAMILY, REASON_BLANK, TEXT_NUMBER_BYTES
 from docstore.model.types import PutResult, ReadSpec, RowMutations
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend

@@ -29,7 +29,6 @@ Pages of other hosts are not evidence, so that an attacker cannot hide copies of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -37,7 +36,7 @@ from itertools import compress
 from typing import Final
 
 from docstore.compiled import docstore_native
-from docstore.dedup.kernel import Kernel, joined_words, words
+from docstore.dedup.kernel import Kernel, joined_words
 from docstore.model.analysis import Analysis
 from docstore.model.keys import host_of
 
@@ -45,8 +44,6 @@ MIN_SAME_TEXT_WORDS = 20
 MIN_NEAR_WORDS = 50
 """Shorter texts are mostly template ("log in", "page not found"): they get reason="short_text" and no bands, so that
 every candidate is at least so long."""
-REASON_BLANK = "blank"
-"""Reason of a page that is not compared because its body is blank."""
 REASON_CROWDED = "crowded"
 """Reason of a page that may be a duplicate: the buckets of pages like it are full at every depth."""
 REASON_DOUBTFUL = "doubtful_text"
@@ -55,11 +52,8 @@ REASON_TITLE_MISMATCH = "title_mismatch"
 """Reason of a new page that titles set apart from a page with a similar text; the verdict names that page."""
 LEAST_SHARE: Final = 4
 """n stands for a share of 1/n."""
-LEAST_WORD_BYTES: Final = 3
 HELD_SHARE: Final = (2, 3)
 LEAST_SHARED_WORDS: Final = 4
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_NOT_BLANK = re.compile(rb"[^ \t\n\r\v\f]")
 
 
 def status_class(status: int) -> int:
@@ -82,9 +76,8 @@ def near_compares(status: int, word_count: int) -> bool:
     return text_compares(status) and word_count >= MIN_NEAR_WORDS
 
 
-def is_blank(body: bytes) -> bool:
-    """Whether a body is empty or white space; such a body is a duplicate of no other."""
-    return _NOT_BLANK.search(body, len(_BYTE_ORDER_MARK) * body.startswith(_BYTE_ORDER_MARK)) is None
+is_blank = docstore_native.is_blank
+"""Whether a body is empty or white space; such a body is a duplicate of no other."""
 
 
 # --- titles
@@ -97,12 +90,7 @@ def is_doubtful(analysis: Analysis) -> bool:
 
 def distinctive_words(title: str) -> frozenset[str]:
     """The words of a title that distinguish its page, by the rule at the head of this file."""
-    return frozenset(
-        word
-        for word in words(title)
-        if (len(word) >= LEAST_WORD_BYTES or len(word.encode("utf-8", "surrogatepass")) >= LEAST_WORD_BYTES)
-        and not word.isdecimal()
-    )
+    return frozenset(docstore_native.distinctive_words(title))
 
 
 def same_title(title: str, other: str) -> bool:

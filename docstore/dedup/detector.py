@@ -26,7 +26,6 @@ from docstore.compiled import docstore_native
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     MIN_SAME_TEXT_WORDS,
-    REASON_BLANK,
     REASON_CROWDED,
     REASON_DOUBTFUL,
     REASON_TITLE_MISMATCH,
@@ -45,7 +44,7 @@ from docstore.dedup.pages import LivePages, StoredPage
 from docstore.model.analysis import Analysis
 from docstore.model.capture import STORED_REFUSED, PagePointer, StoredVerdict, body_head, text_number
 from docstore.model.choices import VerdictKind
-from docstore.model.format import TEXT_NUMBER_BYTES
+from docstore.model.format import REASON_BLANK, TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of, site
 from docstore.model.types import DUPLICATES, Previous, Schema
 from docstore.storage.cache import Memory

@@ -17,12 +17,9 @@ from blake3 import blake3
 
 from docstore.compiled import docstore_native
 from docstore.model.choices import VerdictKind
-from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
+from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
-    HEADER_LOWER_CASE,
-    HEADER_NAMES,
-    HEADER_VALUES,
-    INLINE_LIMIT_BYTES,
+    POSTING_BODY_BYTES,
     SCHEME_SIMHASH64_1,
     SKETCH_BYTES,
     TEXT_NUMBER_BYTES,
@@ -51,9 +48,6 @@ STORED_VISIT = "visit"
 
 STORED_POSTED = (STORED_BODY, STORED_TEXT, STORED_REFERENCE)
 """Kinds of captures with which other pages are compared, whatever happened to the page that they duplicate."""
-
-REASON_NOT_MODIFIED = "not_modified"
-"""Reason of a visit without a body (304): its verdict is that of the version that it confirms."""
 
 BODY = ("page", b"body")
 STATUS = ("http", b"status")
@@ -107,13 +101,6 @@ _CAPTURED = (STATUS, HEADERS, TYPE, CHARSET, IP, PAYLOAD_DIGEST, DOCNO, FETCHED_
 """Columns of `capture_values`; long values are stored in this order."""
 _KINDS = tuple(map(VerdictKind, VERDICT_KINDS))
 _PREVIOUS = tuple(map(Previous, VERDICT_PREVIOUS))
-_KIND_NUMBERS, _PREVIOUS_NUMBERS, _STORED_NUMBERS = (
-    {word: number for number, word in enumerate(words)} for words in (VERDICT_KINDS, VERDICT_PREVIOUS, VERDICT_STORED)
-)
-_NAME_NUMBERS = {name: number for number, name in enumerate(HEADER_NAMES, 1)}
-_NAME_NUMBERS |= {name.lower(): number | HEADER_LOWER_CASE for name, number in _NAME_NUMBERS.items()}
-_VALUE_NUMBERS = {value: number for number, value in enumerate(HEADER_VALUES, 1)}
-_BODY_HEAD_BYTES = 8
 _INLINE_TAG = bytes((VALUE_INLINE,))
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
 _LOW_HALVES = bytes(byte & 0x0F for byte in range(256))
@@ -174,28 +161,7 @@ class StoredVerdict(NamedTuple):
 
 def encode_verdict(verdict: StoredVerdict) -> bytes:
     """Encode for `dedup:verdict`."""
-    kind, of_row_key, of_timestamp, similarity, reason, contains, candidates, verified, previous, own, stored = verdict
-    if similarity in (0.0, 1.0):  # msgpack writes it in one byte
-        similarity = int(similarity)
-    if own in (0.0, 1.0):
-        own = int(own)
-    fields = _KIND_NUMBERS[kind], of_row_key, of_timestamp, similarity, reason, contains, candidates, verified
-    return bytes(_PACKER.pack((*fields, _PREVIOUS_NUMBERS[previous], own, _STORED_NUMBERS[stored])))
-
-
-def _check_types(fields: Sequence[object], kinds: Sequence[type | tuple[type, ...]]) -> None:
-    """Refuse fields of a message that have other types, and negative whole numbers.
-
-    Raises:
-        ValueError: a field is damaged.
-    """
-    for field, kind in zip(fields, kinds, strict=True):
-        if not isinstance(field, kind) or (isinstance(field, int) and field < 0):
-            raise ValueError(f"the field {field!r:.40} has a wrong type")
-
-
-_VERDICT_TYPES = (int, bytes, int, (int, float), str, bytes, int, int, int, (int, float), int)
-_PLACE_TYPES = (bytes, int, (int, float))
+    return docstore_native.encode_verdict(verdict)
 
 
 @lru_cache(maxsize=64)
@@ -206,19 +172,9 @@ def decode_verdict(value: bytes) -> StoredVerdict:
         CorruptionError: not a verdict.
         UnsupportedFormat: of a kind that only a newer docstore knows.
     """
-    try:
-        fields = msgpack.unpackb(value)
-        if not 0 <= fields[0] < len(_KINDS):
-            raise UnsupportedFormat(
-                f"dedup:verdict has the number {fields[0]}, this docstore knows 0 to {len(_KINDS) - 1}; open the store "
-                "with a newer docstore"
-            )
-        _check_types(fields, _VERDICT_TYPES)
-        fields[0], fields[8], fields[10] = _KINDS[fields[0]], _PREVIOUS[fields[8]], VERDICT_STORED[fields[10]]
-        fields[3], fields[9] = float(fields[3]), float(fields[9])
-        return StoredVerdict(*fields)
-    except (ValueError, TypeError, LookupError) as error:
-        raise CorruptionError(f"dedup:verdict does not decode: {error}") from error
+    fields = docstore_native.decode_verdict(value)
+    kind, previous, stored = _KINDS[fields[0]], _PREVIOUS[fields[8]], VERDICT_STORED[fields[10]]
+    return StoredVerdict(kind, *fields[1:8], previous, fields[9], stored)
 
 
 class ClusterPlace(NamedTuple):
@@ -252,8 +208,9 @@ def decode_cluster_place(value: bytes) -> ClusterPlace:
         CorruptionError: not a place in a cluster.
     """
     try:
-        row_key, timestamp, similarity = fields = msgpack.unpackb(value)
-        _check_types(fields, _PLACE_TYPES)
+        row_key, timestamp, similarity = msgpack.unpackb(value)
+        if not isinstance(row_key, bytes) or not isinstance(timestamp, int) or min(timestamp, similarity) < 0:
+            raise ValueError("a field has a wrong type")
         return ClusterPlace(row_key, timestamp, float(similarity))
     except (ValueError, TypeError) as error:
         raise CorruptionError(f"dedup:canonical does not decode: {error}") from error
@@ -261,7 +218,7 @@ def decode_cluster_place(value: bytes) -> ClusterPlace:
 
 def encode_headers(headers: Headers) -> bytes:
     """Encode for `http:headers`: order, case and repeats kept."""
-    return docstore_native.encode_headers(headers, _NAME_NUMBERS, _VALUE_NUMBERS)
+    return docstore_native.encode_headers(headers)
 
 
 def decode_headers(value: bytes) -> Headers:
@@ -270,7 +227,7 @@ def decode_headers(value: bytes) -> Headers:
     Raises:
         CorruptionError: not a list of pairs.
     """
-    headers = docstore_native.decode_headers(value, HEADER_NAMES, HEADER_VALUES)
+    headers = docstore_native.decode_headers(value)
     if headers is None:
         shown = value[:16].hex()
         raise CorruptionError("http:headers does not decode", expected="headers as in docs/format.md", found=shown)
@@ -314,7 +271,7 @@ def capture_values(page: Page, url: str, content_type: str | None, analysis: Ana
         *_analysed(analysis),
     )
     # Fields that are not empty, by where they will lie.  This needs no store, so it is done before the page's turn.
-    made = docstore_native.sort_fields(_CAPTURED, fields, INLINE_LIMIT_BYTES)
+    made = docstore_native.sort_fields(_CAPTURED, fields)
     if not analysis.text_checksum:  # it is always there: empty without a text
         made[0][TEXT_CHECKSUM] = _INLINE_TAG
     return made
@@ -325,7 +282,7 @@ def analysis_values(analysis: Analysis) -> Values:
 
     Always with `main` and `text_checksum`, so that none is read as that of a later body.
     """
-    inline, long = docstore_native.sort_fields(_ANALYSED, _analysed(analysis), INLINE_LIMIT_BYTES)
+    inline, long = docstore_native.sort_fields(_ANALYSED, _analysed(analysis))
     values = {MAIN: analysis.main_bytes, TEXT_CHECKSUM: b""}
     return values | {column: value[1:] for column, value in inline.items()} | long
 
@@ -510,4 +467,4 @@ def text_number(text_checksum: bytes) -> bytes:
 
 def body_head(body_checksum: bytes) -> bytes:
     """Scheme byte and prefix of a body checksum's digest."""
-    return body_checksum[: 1 + _BODY_HEAD_BYTES]
+    return body_checksum[: 1 + POSTING_BODY_BYTES]

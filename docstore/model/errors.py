@@ -15,6 +15,9 @@ Exit 1 means that nothing was found, exit 8 that the work is done but records we
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 EXIT_OK = 0
 EXIT_NOTHING_FOUND = 1
 EXIT_RECORDS_SKIPPED = 8
@@ -44,6 +47,14 @@ def missing_extra(what: str, extra: str, error: ImportError) -> InvalidArgument:
         f"{what} needs the extra {extra} of docstore ({error}): run `pip install '.[{extra}]'` in a checkout, or "
         f"`pip install 'FILE.whl[{extra}]'`"
     )
+
+
+FORK_WAYS_OUT = (
+    "LevelDB's background thread is not copied by a fork; start processes with multiprocessing's method `spawn` or "
+    "`forkserver`, or before the first store is opened, or let one process run `docstore serve` and use "
+    "docstore.connect in the others; here a store opens with read_only=True"
+)
+FORKED = f"this process is a fork of the one that opened the store; {FORK_WAYS_OUT}"
 
 
 class StoreUnavailable(DocstoreError):
@@ -109,3 +120,18 @@ class CommitUnknown(DocstoreError):
     """The write may or may not have been applied; the same write again is safe."""
 
     exit_code = 7
+
+
+@contextmanager
+def compacting_deleted_pages() -> Iterator[None]:
+    """Translate the error of the compaction that ends a purge: the pages are deleted, whatever became of it.
+
+    Raises:
+        CommitUnknown: the disk is full, or a compaction is running already.
+    """
+    try:
+        yield
+    except (StorageError, StoreUnavailable) as error:
+        raise CommitUnknown(
+            f"what was to be purged is deleted, but its bytes stay until a compaction: {error}; then run `compact`"
+        ) from error

@@ -116,6 +116,10 @@ VERDICT_KINDS = ("exact", "same_text", "near", "contained", "similar", "new")
 VERDICT_PREVIOUS = ("none", "same_bytes", "same_text", "changed")
 VERDICT_STORED = ("body", "reference", "text", "confirmed", "rejected", "known", "refused", "visit")
 """Words of `dedup:verdict`, stored as their numbers from 0 on."""
+REASON_BLANK = "blank"
+"""Reason of a verdict on a page that is not compared because its body is blank."""
+REASON_NOT_MODIFIED = "not_modified"
+"""Reason of a visit without a body (304): its verdict is that of the version that it confirms."""
 
 HEADER_NAMES = (
     *("Age", "Content-Disposition", "Content-Length", "Cookie", "Date", "ETag", "If-Modified-Since", "If-None-Match"),
@@ -190,6 +194,8 @@ RECORD_CRC_BYTES = 4
 """After header and fields: CRC-32 of both, started from the segment's number, so that a record is sound only in the
 segment that it was written to; then the payload.  Fields: what the codec names, 16 bytes of dictionary or base or 4 of
 the body; if the column byte is 0, varint length + family, varint length + qualifier; the rest is the row key."""
+RECORD_FIELDS_MAX_BYTES = 256 << 10
+"""Row key, column and related checksum together; a walk over damage holds so much at once."""
 RECORD_RELATED_BYTES = 16
 RECORD_BODY_LENGTH_BYTES = 4
 """In place of the former with CODEC_ZSTD_BODY."""
@@ -314,7 +320,7 @@ DICTIONARY_SUFFIX = ".dict"
 # --- postings: first byte of the row key in table `postings` ---
 
 POSTING_BODY = 0x01
-"""+ first 8 bytes of the body checksum -> timestamp and row key of each page with this body."""
+"""+ scheme byte, POSTING_BODY_BYTES of the body checksum -> timestamp and row key of each page with this body."""
 POSTING_TEXT = 0x07
 """+ text number -> timestamp and row key of each page with this text.  + text number, + `TITLE_KEY_BYTES` of the BLAKE3
 of the words of a title -> the same of each page with this text and title."""
@@ -323,6 +329,7 @@ POSTING_PAYLOAD_DIGEST = 0x08
 with that digest: newest first."""
 POSTING_DOCNO = 0x09
 """+ first 8 bytes of the BLAKE3 of a document number -> the same for each page with that number."""
+POSTING_BODY_BYTES = 8
 TEXT_NUMBER_BYTES = 6
 """A text number is the first six bytes of the text checksum: nothing to allocate, and a collision costs one look-up."""
 TITLE_KEY_BYTES = 4

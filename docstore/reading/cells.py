@@ -302,9 +302,9 @@ class CellStore:
         if self._committer.many_writers or self._table.ages_captures:
             yield None
             return
-        with self._committer.lock:
-            self._committer.followers.add(follow)
         try:
+            with self._committer.lock:
+                self._committer.followers.add(follow)
             yield rows
         finally:
             with self._committer.lock:

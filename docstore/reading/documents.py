@@ -20,12 +20,9 @@ from docstore.model import capture, keys
 from docstore.model.capture import Column, Entry, PagePointer, StoredVerdict
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
-    CAPTURE_ARRIVED,
-    CAPTURE_CONFIRMS,
     CAPTURE_FIELDS,
     CAPTURE_NOT_MODIFIED,
     CAPTURE_REJECTED,
-    CAPTURE_SHA1,
     CAPTURE_STORED,
     SKETCH_BYTES,
 )
@@ -34,7 +31,7 @@ from docstore.model.plain import asdict, iso
 from docstore.model.types import Headers, Verdict, checked_families, header_of
 from docstore.reading.render import HASH_SIGN, HTTP_FIELDS, SIGNS, TEXT_FIELDS, capture_fields, markdown_of, shown_text
 from docstore.storage.captures import LiveCapture, decode_capture, stored_capture
-from docstore.storage.table import CaptureRows
+from docstore.storage.table import CaptureRows, TakesLong
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, READ_AHEAD_BYTES, is_absent, raw_bytes_of
 
@@ -322,21 +319,14 @@ def rejection_of(history: Iterable[Document], at: int | None) -> Document | None
     return newest if verdict is not None and verdict.stored == capture.STORED_REJECTED else None
 
 
-class TakesLong(Exception):
-    """The values of a capture are longer than the reader's bound, so they were not read.
-
-    The server then reads them in a thread, where other requests do not wait for them.
-    """
-
-
 class DocumentReader:
     """Reads documents.  Thread-safe, because the table and the values are.
 
     Args:
         table: of pages.
         values: of the backend.
-        most_bytes: the most uncompressed bytes of a capture's values.  For a larger capture `get` raises TakesLong.
-            None for no bound.
+        most_bytes: the most uncompressed bytes of the values of a document.  For more `get` raises TakesLong.  None for
+            no bound.
     """
 
     def __init__(self, table: CaptureRows, values: Values, *, most_bytes: int | None = None) -> None:
@@ -361,14 +351,20 @@ class DocumentReader:
             TakesLong: the reader has a bound, and the values are longer.
         """
         shown = fields_shown(families if families is None else checked_families(families))
-        newest, is_last = self._capture(row_key, None if at is None else at + 1, shown)
+        left_bytes = self._most_bytes
+        newest, is_last = self._capture(row_key, None if at is None else at + 1, shown, left_bytes)
         if newest is None:
             return None
-        captures: tuple[Capture, ...] = (newest,)
-        while len(captures) < versions and (found := self._capture(row_key, captures[-1].timestamp, shown)[0]):
-            captures += (found,)
+        captures: list[Capture] = []
+        found: Capture | None = newest
+        while found is not None:
+            captures.append(found)
+            if len(captures) == versions:
+                break
+            left_bytes -= sum(len(field) for field in found if isinstance(field, bytes | str))
+            found, _ = self._capture(row_key, found.timestamp, shown, left_bytes)
         rejected = None if is_last else self.rejected_since(row_key, newest.timestamp, at)
-        return Document(row_key, captures, (), rejected)
+        return Document(row_key, tuple(captures), (), rejected)
 
     def find(
         self,
@@ -592,7 +588,9 @@ class DocumentReader:
                 one, _ = self._capture(row_key, end, shown)
             yield None if one is None else Document(row_key, (one,))
 
-    def _capture(self, row_key: bytes, end: int | None, shown: _Shown) -> tuple[Capture | None, bool]:
+    def _capture(
+        self, row_key: bytes, end: int | None, shown: _Shown, most_bytes: int = MOST_BYTES
+    ) -> tuple[Capture | None, bool]:
         """The newest live page of a row before a time, if one is given, or None; and whether it is known to be last.
 
         Most reads want the newest capture of a row, and it is a stored page.  Native code then fills in its fields
@@ -605,23 +603,23 @@ class DocumentReader:
                     return None, True
                 fields = shown.fields.copy()
                 _, _, fields[0], record = cell
-                if self._fill(record, shown.numbers, fields, self._most_bytes):
+                if self._fill(record, shown.numbers, fields, most_bytes):
                     return _capture_of(fields), True
                 stored = decode_capture(cell.timestamp, record)
                 if stored.kind == CAPTURE_STORED:
-                    return self._read(stored_capture(stored), shown), True
+                    return self._read(stored_capture(stored), shown, most_bytes), True
         except CorruptionError:  # compaction may have moved a value meanwhile
             pass
 
         def read() -> Capture | None:
             found = self._table.newest_capture(row_key, end)
-            return None if found is None else self._read(found, shown)
+            return None if found is None else self._read(found, shown, most_bytes)
 
         return self._values.read_together(read), False
 
-    def _read(self, found: LiveCapture, shown: _Shown) -> Capture:
+    def _read(self, found: LiveCapture, shown: _Shown, most_bytes: int = MOST_BYTES) -> Capture:
         """Fetch the values that a live capture shows, and put them into a `Capture`."""
-        if self._most_bytes < MOST_BYTES and sum(map(raw_bytes_of, _cell_values_of(found, shown))) > self._most_bytes:
+        if most_bytes < MOST_BYTES and sum(map(raw_bytes_of, _cell_values_of(found, shown))) > most_bytes:
             raise TakesLong
         if self._values.shares_values:
             return assemble(found, shown, self._values.fetch)
@@ -688,9 +686,7 @@ def fields_shown(families: tuple[str, ...] | None) -> _Shown:
         if column[0] in wanted or (column == capture.CRAWL and wanted != capture.BODY[:1]):
             columns[column] = index, _ = Capture._fields.index(name), decoder
             fields[index] = absent
-    fields_of = {**CAPTURE_FIELDS, CAPTURE_SHA1: capture.PAYLOAD_DIGEST}
-    numbers = {number: columns.get(column) for number, column in fields_of.items()}
-    return _Shown(fields, columns, numbers | dict.fromkeys((CAPTURE_ARRIVED, CAPTURE_CONFIRMS)))
+    return _Shown(fields, columns, {number: columns.get(column) for number, column in CAPTURE_FIELDS.items()})
 
 
 def assemble(found: LiveCapture, shown: _Shown, fetch_value: Callable[[bytes], bytes]) -> Capture:

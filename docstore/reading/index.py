@@ -33,14 +33,10 @@ from docstore.model.capture import (
 )
 from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import (
-    CAPTURE_FAMILY,
     POSTING_TEXT,
-    SCHEME_BLAKE3_256,
     SCHEME_TEXT_2,
     TEXT_NUMBER_BYTES,
     TEXT_SCHEME_ROW,
-    VERDICT_KINDS,
-    VERDICT_PREVIOUS,
     VERDICT_STORED,
 )
 from docstore.model.types import ReadSpec, RowMutations, SetCell
@@ -56,11 +52,6 @@ _Value = TypeVar("_Value")
 _TEXTS_BEGIN = bytes((POSTING_TEXT,))
 _TEXTS_END = bytes((POSTING_TEXT + 1,))
 _RULES = SimpleNamespace(
-    capture_family=CAPTURE_FAMILY,
-    blake3=SCHEME_BLAKE3_256,
-    verdict_kinds=len(VERDICT_KINDS),
-    verdict_previous=len(VERDICT_PREVIOUS),
-    verdict_stored=len(VERDICT_STORED),
     posted=[VERDICT_STORED.index(kind) for kind in STORED_POSTED],
     least_words=MIN_NEAR_WORDS,
 )

@@ -19,6 +19,7 @@ from docstore.model import capture
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.choices import GROUPINGS, VerdictKind
 from docstore.model.errors import InvalidArgument
+from docstore.model.format import REASON_NOT_MODIFIED
 from docstore.model.keys import url_of
 from docstore.model.plain import Plain
 from docstore.model.types import DUPLICATES, ReadSpec
@@ -227,7 +228,7 @@ def dedup_stats(store: DocumentStore, by: str | None = None, crawl: str = "") ->
         for live in captures:
             verdict = reader.verdict(row.row_key, live)
             if verdict is not None:
-                if verdict.reason == capture.REASON_NOT_MODIFIED:
+                if verdict.reason == REASON_NOT_MODIFIED:
                     continue
                 newest_verdict = newest_verdict or verdict
                 body = live.columns.get(capture.BODY)

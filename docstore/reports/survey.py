@@ -21,6 +21,7 @@ from docstore.model import capture
 from docstore.model.capture import StoredVerdict
 from docstore.model.choices import VerdictKind
 from docstore.model.errors import CorruptionError, DocstoreError
+from docstore.model.format import REASON_NOT_MODIFIED
 from docstore.model.keys import host_of, url_of
 from docstore.model.markup import card, counted, number, percent, table, words
 from docstore.model.plain import Plain
@@ -258,7 +259,7 @@ class _Surveyor:
             self._count_room(live, verdict)
             if verdict is None:
                 continue
-            if verdict.reason == capture.REASON_NOT_MODIFIED:
+            if verdict.reason == REASON_NOT_MODIFIED:
                 self._survey.visits += 1
                 continue
             body = live.columns.get(capture.BODY)
@@ -271,7 +272,7 @@ class _Surveyor:
                 rejected[live.timestamp] = verdict
         self._host.newest = max(self._host.newest, captures[0].timestamp)
         self._count_page(row, captures, verdicts)
-        newest = next((one for one in verdicts if one and one.reason != capture.REASON_NOT_MODIFIED), None)
+        newest = next((one for one in verdicts if one and one.reason != REASON_NOT_MODIFIED), None)
         is_duplicate = newest is not None and newest.kind in DUPLICATES
         if not redirects(captures):
             self._host.add(url, lambda: content_of(self._store, captures, rejected), is_duplicate)

@@ -14,7 +14,7 @@ import time
 import traceback
 import types
 import typing
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -37,11 +37,12 @@ from docstore.serving.request import (
     Tokens,
     busy,
     check_role,
+    client_of,
     failure,
     stopping,
 )
 from docstore.serving.routes import ROUTES
-from docstore.serving.service import Service
+from docstore.serving.service import BEGUN_IN_A_TURN, Service, Turns
 from docstore.serving.telemetry import Log, Metrics
 from docstore.serving.wire import FRAMES, JSON, MSGPACK, TYPES, fields_of, to_json
 from docstore.version import __version__
@@ -72,7 +73,9 @@ class Api:
         self._memory = MemoryBudget(self._limits.waiting_bytes)
         self._log = log
         self._numbers = itertools.count(1)
-        shown = Route("GET", "/v1/openapi.json", Role.READ, lambda _context, service: self._show_openapi(service))
+        shown = Route(
+            "GET", "/v1/openapi.json", Role.READ, lambda context, _service: self._show_openapi(context.client)
+        )
         self._routes: dict[str, dict[str, Route]] = {}
         for one in (*ROUTES, shown, *make_page(self._admission)):
             self._routes.setdefault(one.path, {})[one.method] = one
@@ -81,6 +84,8 @@ class Api:
         ]
         self.is_stopping = False
         self.working = 0
+        self._working_for: Counter[str] = Counter()
+        self._turns = Turns(BEGUN_IN_A_TURN)
         gauge = service.metrics.gauge
         gauge("docstore_bodies_bytes", "Bytes of bodies in memory", lambda: self._memory.taken_bytes)
         gauge("docstore_requests_working", "Requests that are worked on", lambda: self.working)
@@ -110,16 +115,25 @@ class Api:
             scope.get(ABORT, bool)()
         finally:
             self.working -= 1
+            if context.client:
+                self._working_for[context.client] -= 1
+                if not self._working_for[context.client]:
+                    del self._working_for[context.client]
             context.release()
             self._note(context, time.perf_counter() - started, trouble)
 
     async def _response(self, context: RequestContext) -> Response:
         if context.path not in OPEN_PATHS:
             self._admission.admit(context)
+            context.client = client_of(context.scope, context.client_name)
+            self._working_for[context.client] += 1
             if self.is_stopping:
                 raise stopping()
             if self.working > self._limits.requests:
                 raise busy(f"{self._limits.requests} requests are worked on, which is the most")
+            if self._working_for[context.client] > self._limits.client_requests:
+                raise busy(f"{self._limits.client_requests} requests of yours are worked on, which is the most")
+            await self._turns.begin(context.client)
         try:
             route, in_path = self._find(context)
         except Refusal as error:
@@ -149,9 +163,9 @@ class Api:
         context.route = route.path
         return route, in_path
 
-    async def _show_openapi(self, service: Service) -> Response:
+    async def _show_openapi(self, client: str) -> Response:
         """What this API takes and gives."""
-        return Response(200, await service.read(lambda: self._openapi), {"content-type": JSON})
+        return Response(200, await self._service.readers.run(client, lambda: self._openapi), {"content-type": JSON})
 
     @cached_property
     def _openapi(self) -> bytes:

@@ -17,7 +17,6 @@ import logging
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice, takewhile
 from typing import Any, TypeAlias
@@ -26,7 +25,7 @@ from urllib.parse import quote, urlsplit
 from docstore.model import capture, keys
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, UnsupportedFormat
 from docstore.model.types import Headers, ReadSpec
-from docstore.reading.documents import Capture, TakesLong
+from docstore.reading.documents import Capture
 from docstore.serving.archive_captures import (
     ALWAYS,
     END_OF_TIMES,
@@ -55,9 +54,11 @@ from docstore.serving.archive_captures import (
     rows_of_path,
 )
 from docstore.serving.archive_cdx import CdxAnswers, parse_query, wants_json
-from docstore.serving.request import ABORT, CHALLENGE, MemoryBudget, Tokens, takes_at_once
+from docstore.serving.request import ABORT, CHALLENGE, MemoryBudget, Tokens, client_of, takes_at_once
+from docstore.serving.service import BEGUN_IN_A_TURN, Turns, Workers
 from docstore.serving.settings import ArchiveSettings
 from docstore.storage.engine import ScannedRow
+from docstore.storage.table import TakesLong
 from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
 
@@ -112,15 +113,17 @@ class ArchiveApp:
         self._hosts = frozenset(host.lower() for host in (*settings.hosts, own) if host)
         self._memory = MemoryBudget(settings.body_bytes)
         digests = Digests(store, settings.digest_bytes, keep=settings.keep_digests)
+        self._short_table = store.table.for_short_reads()
         self._cdx = CdxAnswers(store.table, digests, settings)
-        self._lookups = ThreadPoolExecutor(settings.threads, "archive")
-        self._scans = ThreadPoolExecutor(settings.scan_threads, "archive-scan")
+        self._turns = Turns(BEGUN_IN_A_TURN)
+        self._lookups = Workers("archive", settings.threads, max(1, settings.threads // 2))
+        self._scans = Workers("archive-scan", settings.scan_threads, max(1, settings.scan_threads // 2))
         self._waiting = 0
 
     def close(self) -> None:
         """End the threads, once what they do is done."""
-        self._lookups.shutdown(cancel_futures=True)
-        self._scans.shutdown(cancel_futures=True)
+        self._lookups.close()
+        self._scans.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -130,8 +133,11 @@ class ArchiveApp:
         host = _header(scope, b"host")
         if host_of(host) not in self._hosts:
             return plain(421, "this archive does not answer to that name; its operator says to which it does")
-        if self._tokens is not None and not self._tokens.of_header(_header(scope, b"authorization"), TAKEN):
+        token = None if self._tokens is None else self._tokens.of_header(_header(scope, b"authorization"), TAKEN)
+        if self._tokens is not None and token is None:
             return plain(401, "give a token, as bearer or as the password", (("WWW-Authenticate", CHALLENGE),))
+        client = client_of(scope, "" if token is None else token[1])
+        await self._turns.begin(client)
         if scope["method"] not in ("GET", "HEAD"):
             return plain(405, "the archive is read-only: ask with GET or HEAD", (("Allow", "GET, HEAD"),))
         query_string: bytes = scope.get("query_string", b"")
@@ -139,7 +145,7 @@ class ArchiveApp:
         base = (self._settings.base_url.rstrip("/") or f"{scope.get('scheme', 'http')}://{host}") + "/web"
         try:
             if raw_path == CDX_PATH:
-                return await self._answer_cdx(query_string, base)
+                return await self._answer_cdx(client, query_string, base)
             if raw_path == b"/robots.txt":
                 return plain(200, "User-agent: *\nDisallow: /")
             about = ABOUT.format(base=base)
@@ -148,7 +154,7 @@ class ArchiveApp:
             found = PAGE_PATH.fullmatch(raw_path)
             if found is None or found[5].startswith((b"*", b"timemap/", b"cdx")):
                 return plain(404, f"nothing is served there\n\n{about}")
-            return await self._answer_page(found, replayed(found[5], query_string), scope, base)
+            return await self._answer_page(client, found, replayed(found[5], query_string), scope, base)
         except InvalidArgument as error:
             if raw_path == CDX_PATH and wants_json(query_string):
                 return as_json(400, {"message": str(error)})
@@ -161,22 +167,22 @@ class ArchiveApp:
             _LOG.exception("a request of the archive API failed")
             return plain(500, "this should not happen; the log of the server says what did")
 
-    async def _answer_cdx(self, query_string: bytes, base: str) -> Answer:
+    async def _answer_cdx(self, client: str, query_string: bytes, base: str) -> Answer:
         query = parse_query(query_string)
         work = partial(self._cdx.answer, query, f"{base}/cdx?{quote(query_string, safe=QUERY_SAFE)}")
         if not query.path_key or query.page is not None or query.show_pages:
-            return await self._in_thread(self._scans, work)
+            return await self._in_thread(self._scans, client, work)
         try:
             return work(is_short=True)
         except TakesLong:
-            return await self._in_thread(self._lookups, work)
+            return await self._in_thread(self._lookups, client, work)
 
-    async def _answer_page(self, path: re.Match[bytes], page: Address, scope: Scope, base: str) -> Answer:
+    async def _answer_page(self, client: str, path: re.Match[bytes], page: Address, scope: Scope, base: str) -> Answer:
         """About the captures of one URL; `path` is what PAGE_PATH found."""
         timemap, begin, digits, modifier = ((part or b"").decode() for part in path.groups()[:4])
         work: Callable[..., Answer]
         if timemap:
-            return await self._in_thread(self._lookups, partial(self._timemap, page, begin, base))
+            return await self._in_thread(self._lookups, client, partial(self._timemap, page, begin, base))
         if digits:
             work = partial(self._memento, page, digits, modifier, base, with_body=scope["method"] == "GET")
         else:
@@ -184,15 +190,15 @@ class ArchiveApp:
         try:
             return work(is_short=True)
         except TakesLong:
-            return await self._in_thread(self._lookups, partial(work, is_short=False))
+            return await self._in_thread(self._lookups, client, partial(work, is_short=False))
 
-    async def _in_thread(self, threads: ThreadPoolExecutor, work: Callable[[], Answer]) -> Answer:
+    async def _in_thread(self, workers: Workers, client: str, work: Callable[[], Answer]) -> Answer:
         """Do what may block, in a thread; refuse where too many wait."""
         if self._waiting >= self._settings.waiting:
             return plain(503, "too many requests wait; ask again", (("Retry-After", "1"),))
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(threads, work)
+            return await workers.run(client, work)
         finally:
             self._waiting -= 1
 
@@ -348,7 +354,8 @@ class ArchiveApp:
     # --- captures of a URL
 
     def _rows(self, page: Address, *, is_short: bool = False) -> Iterator[ScannedRow]:
-        for number, row in enumerate(self._store.table.scan_captures(*rows_of_path(page.path_key))):
+        table = self._short_table if is_short else self._store.table
+        for number, row in enumerate(table.scan_captures(*rows_of_path(page.path_key))):
             if is_short and number == SHORT_ROWS:
                 raise TakesLong
             address = address_of(row.row_key)

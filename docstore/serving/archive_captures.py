@@ -28,11 +28,10 @@ from docstore.model import capture, keys
 from docstore.model.errors import DocstoreError, InvalidArgument
 from docstore.model.format import CAPTURE_NOT_MODIFIED
 from docstore.model.types import Headers
-from docstore.reading.documents import TakesLong
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
-from docstore.storage.table import Table
+from docstore.storage.table import Table, TakesLong
 from docstore.storage.values import is_absent, parse_cell_value, raw_bytes_of
 from docstore.store import DocumentStore
 

@@ -25,7 +25,6 @@ from docstore.model import keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import KeyRange
 from docstore.model.types import Headers
-from docstore.reading.documents import TakesLong
 from docstore.serving import archive_captures
 from docstore.serving.archive_captures import (
     ALWAYS,
@@ -47,7 +46,7 @@ from docstore.serving.archive_captures import (
 )
 from docstore.serving.settings import ArchiveSettings
 from docstore.storage.cache import LruCache
-from docstore.storage.table import Table
+from docstore.storage.table import Table, TakesLong
 
 Place: TypeAlias = tuple[bytes, int]
 """A place among captures: the row key at which to begin, and captures of its path to leave out."""
@@ -69,7 +68,7 @@ class CdxAnswers:
     """
 
     def __init__(self, table: Table, digests: Digests, settings: ArchiveSettings) -> None:
-        self._table = table
+        self._table, self._short_table = table, table.for_short_reads()
         self._digests = digests
         self._settings = settings
         self._starts: LruCache[tuple[KeyRange, int], tuple[float, list[Place]]] = LruCache(_QUESTIONS)
@@ -116,7 +115,8 @@ class CdxAnswers:
             return self._of_page(query, query.page, budget)
         start = _parse_token(query.resume_key) if query.resume_key else (query.rows.start, 0)
         if query.path_key:
-            captures = archive_captures.of_path(self._table, query.path_key, budget, query.span)[start[1] :]
+            table = self._short_table if budget.is_short else self._table
+            captures = archive_captures.of_path(table, query.path_key, budget, query.span)[start[1] :]
             numbered = [((start[0], number), one) for number, one in enumerate(captures, start[1])]
             shown = self._shown(query, numbered, budget)
             if not query.is_plain_order:

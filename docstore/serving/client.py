@@ -31,7 +31,7 @@ from docstore.model.capture import (
     place_after,
 )
 from docstore.model.choices import VerdictKind
-from docstore.model.errors import InvalidArgument, StoreUnavailable, UnsupportedFormat
+from docstore.model.errors import InvalidArgument, StoreUnavailable, UnsupportedFormat, compacting_deleted_pages
 from docstore.model.format import CAPTURE_STORED
 from docstore.model.plain import plain
 from docstore.model.types import (
@@ -417,7 +417,8 @@ class RemoteStore:
         """See `DocumentStore.delete`; the compaction is a job."""
         deleted: bool = self._delete(url, purge=purge, compact=False)
         if deleted and purge and compact:
-            self.compact()
+            with compacting_deleted_pages():
+                self.compact()
         return deleted
 
     @as_in(DocumentStore.delete_crawl)

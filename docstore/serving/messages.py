@@ -41,6 +41,8 @@ VALUE_BYTES: Final = 128
 list; a string of one character beyond Latin-1 76."""
 LEAST_COMPRESSED_BYTES: Final = 1024
 _LEVEL: Final = 1
+_FEW_VALUES: Final = 500
+"""A message with more is decoded in a thread: one of 32 KB may have 32,000."""
 _CHUNK_BYTES: Final = 256 << 10
 _CHUNK_ITEMS: Final = 500
 _CHUNK_SECONDS: Final = 0.2
@@ -234,19 +236,18 @@ async def message(context: RequestContext, service: Service, kind: Any, is_long:
     most = min(limits.values, limits.waiting_bytes // (2 * VALUE_BYTES))
     raw = await context.body(limits.request_bytes if is_long else limits.call_bytes)
 
-    def count() -> int:
-        return count_values(raw, content_type, most)
-
     def decoded() -> dict[str, Any]:
         fields: dict[str, Any] = read(kind, decode(raw, content_type))
         return fields
 
-    is_short = len(raw) < LONG_BYTES
-    values = count() if is_short else await service.read(count)
+    values = count_values(raw, content_type, _FEW_VALUES) if len(raw) < LONG_BYTES else _FEW_VALUES + 1
+    is_short = values <= _FEW_VALUES
+    if not is_short:
+        values = await service.readers.run(context.client, count_values, raw, content_type, most)
     if values > most:
         raise Refusal(413, f"the message has more than {most} values; send less at a time")
     context.hold(values * VALUE_BYTES)
-    return decoded() if is_short else await service.read(decoded)
+    return decoded() if is_short else await service.readers.run(context.client, decoded)
 
 
 def wants_msgpack(context: RequestContext) -> bool:
@@ -263,7 +264,7 @@ def wants_zstd(context: RequestContext) -> bool:
 async def ask(context: RequestContext, service: Service, call: Callable[[], object]) -> Response:
     """The answer that a call gives, which reads; it is encoded in the same thread."""
     encode = encoder(context)
-    return answer(context, await service.read(lambda: encode(call())))
+    return answer(context, await service.readers.run(context.client, lambda: encode(call())))
 
 
 def reply(context: RequestContext, value: object, status: int = 200) -> Response:
@@ -319,7 +320,7 @@ async def stream(
         compresses=wants_zstd(context),
     )
     service.begin_stream(source)
-    first = await service.read_much(source.next_chunk)  # what is wrong with the call gets a status
+    first = await service.streamers.run(context.client, source.next_chunk)  # what is wrong with the call gets a status
 
     async def chunks() -> AsyncGenerator[bytes, None]:
         chunk = first
@@ -328,7 +329,7 @@ async def stream(
                 yield chunk  # one without bytes too: then it is seen whether the client is still there
                 if source.is_done:
                     break
-                chunk = await service.read_much(source.guarded_chunk)
+                chunk = await service.streamers.run(context.client, source.guarded_chunk)
         finally:
             source.close()
             service.end_stream(source)

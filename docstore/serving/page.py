@@ -20,6 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from docstore.model import capture, keys, markup
 from docstore.model.choices import VerdictKind
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
+from docstore.model.format import REASON_NOT_MODIFIED
 from docstore.model.keys import shown_url, url_of
 from docstore.model.markup import WIDTH, columns, counted, duration, moment, number, percent, size, verdict_bar
 from docstore.model.types import ReadSpec, micros
@@ -107,10 +108,12 @@ def make_page(admission: Admission) -> list[Route]:
         async def show(context: RequestContext, service: Service) -> Response:
             base = _base(admission, context, service)
             given = dict(read_pairs(context.scope["query_string"]))
-            call = service.compare if template in ANALYSING else service.read
-            values = await call(view, service, base["jobs"], given)
+            workers = service.comparers if template in ANALYSING else service.readers
+            values = await workers.run(context.client, view, service, base["jobs"], given)
             is_absent = values.get("page", True) is None or values.get("pages", True) is None
-            return html(await service.read(render, template, base | values), 404 if is_absent else 200)
+            return html(
+                await service.readers.run(context.client, render, template, base | values), 404 if is_absent else 200
+            )
 
         return guarded(show)
 
@@ -137,10 +140,10 @@ def make_page(admission: Admission) -> list[Route]:
     async def show_report(context: RequestContext, service: Service) -> Response:
         """The newest report that a job has made, as `docstore report` writes it."""
         base = _base(admission, context, service)
-        values = await service.read(counts, service.store, base["jobs"])
+        values = await service.readers.run(context.client, counts, service.store, base["jobs"])
         if values["made"] is None:
             return html(render("hosts.html", base | values), 404)
-        raw = (await service.read(report_html, values["made"])).encode("utf-8", "replace")
+        raw = (await service.readers.run(context.client, report_html, values["made"])).encode("utf-8", "replace")
         policy = HEADERS["content-security-policy"].replace("'self'", style_source(), 1)
         return html(raw, headers={"content-security-policy": policy})
 
@@ -501,7 +504,7 @@ def _is_wanted(store: DocumentStore, row_key: bytes, live: LiveCapture, verdict:
     if not verdict:
         return live.shows_page
     said = DocumentReader(store.table, store.backend.values).verdict(row_key, live)
-    return said is not None and said.kind == verdict and said.reason != capture.REASON_NOT_MODIFIED
+    return said is not None and said.kind == verdict and said.reason != REASON_NOT_MODIFIED
 
 
 def _listed(store: DocumentStore, row_key: bytes, live: LiveCapture) -> dict[str, Any]:

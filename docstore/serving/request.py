@@ -256,6 +256,7 @@ class RequestContext:
         request_id: in the log and in the answer.
         role: what the client may do.
         client_name: name of the token, "local" or "".
+        client: who shares the server with others: the name of the token, else the address; "" until it is admitted.
         is_local: it came through the unix socket.
         path: that is asked for, decoded.
         route: the path of the route that answers, by which the request is counted.
@@ -277,7 +278,7 @@ class RequestContext:
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self.route = "other"
         self.role = Role.NONE
-        self.client_name = ""
+        self.client_name = self.client = ""
         self.method: str = scope["method"]
         server = scope.get("server")
         self.is_local = server is not None and server[1] is None
@@ -496,6 +497,12 @@ def takes_at_once(scope: Any) -> bool:
 
 LOCAL = "local"
 """The client of the unix socket, and every client if there are no tokens."""
+
+
+def client_of(scope: Any, token_name: str) -> str:
+    """Who shares the server with others: the name of a token, which many machines may use; without one the address."""
+    address = scope.get("client")
+    return token_name if token_name not in ("", LOCAL) else address[0] if address else LOCAL
 
 
 class Admission:

@@ -78,22 +78,23 @@ async def schema(context: RequestContext, service: Service) -> Response:
 @route("GET", "/v1/lost", Role.READ, gives={"lost": list[Finding], "set_aside": list[SetAside]})
 async def lost(context: RequestContext, service: Service) -> Response:
     """What opens of this store have found lost, until it is acknowledged."""
-    return reply(context, {"lost": list(service.store.lost), "set_aside": list(service.store.backend.set_aside)})
+    store = service.store
+    return await ask(context, service, lambda: {"lost": list(store.lost), "set_aside": list(store.backend.set_aside)})
 
 
 @route("GET", "/healthz", Role.NONE, gives=dict[str, Any])
 async def health(context: RequestContext, service: Service, *, writes: bool = False) -> Response:
     """Whether the server answers; with `writes=1` also whether it writes: 503 if not."""
-    trouble = await service.read(service.trouble) if writes else ""
+    trouble = await service.readers.run(context.client, service.trouble) if writes else ""
     if trouble:
         return reply(context, {"status": "writes fail"}, 503)
     return reply(context, {"status": "ok"})
 
 
 @route("GET", "/metrics", Role.READ, gives=bytes)
-async def metrics(_context: RequestContext, service: Service) -> Response:
+async def metrics(context: RequestContext, service: Service) -> Response:
     """Numbers for Prometheus."""
-    found = await service.read(lambda: service.metrics.text(service.store.stats()))
+    found = await service.readers.run(context.client, lambda: service.metrics.text(service.store.stats()))
     return Response(200, found, {"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
@@ -189,13 +190,14 @@ async def get_page(
     wanted = _shown_families(context, families)
     encode = encoder(context)
 
-    def encoded(found: Document | None) -> bytes | None:
-        return None if found is None else encode(found)
+    def encoded(found: Document | None) -> tuple[bytes, str] | None:
+        raw = None if found is None else encode(found)
+        return None if raw is None else (raw, f'"{blake3(raw).hexdigest(16)}"')
 
     how = {"follow_redirects": follow_redirects, "variants": variants, "follow_duplicates": follow_duplicates}
-    raw = await service.read_page(encoded, url, at=at, versions=versions, families=wanted, **how)
-    if raw is None:
-        rejected = rejection_of(await service.read(service.store.history, url), at)
+    made = await service.read_page(context.client, encoded, url, at, wanted, versions, **how)
+    if made is None:
+        rejected = await service.readers.run(context.client, lambda: rejection_of(service.store.history(url), at))
         said = None if rejected is None else rejected.newest.shown_verdict
         of = (
             ""
@@ -203,7 +205,8 @@ async def get_page(
             else f": it was rejected as {said.kind} of {said.of_url}; follow_duplicates gives that page"
         )
         raise absent(url, of[:1000])
-    named = headers_of(context, raw, {"etag": f'"{blake3(raw).hexdigest(16)}"'})
+    raw, etag = made
+    named = headers_of(context, raw, {"etag": etag})
     known = context.headers.get("if-none-match", "")
     if known.strip() == "*" or named["etag"] in (one.strip().removeprefix("W/") for one in known.split(",")):
         return Response(NOT_MODIFIED, b"", {"vary": named["vary"], "etag": named["etag"]})
@@ -213,7 +216,7 @@ async def get_page(
 @route("HEAD", "/v1/page", Role.READ)
 async def has_page(context: RequestContext, service: Service, *, url: Url) -> Response:
     """Whether there is such a page."""
-    if url not in service.store:
+    if not await service.read_page(context.client, lambda page: page is not None, url, families=()):
         raise absent(url)
     return Response(200, b"", {"content-type": JSON})
 
@@ -221,7 +224,7 @@ async def has_page(context: RequestContext, service: Service, *, url: Url) -> Re
 @route("GET", "/v1/page/body", Role.READ, gives=bytes)
 async def get_body(context: RequestContext, service: Service, *, url: Url, at: At = None) -> Response:
     """The stored bytes of a page, as data."""
-    found: Document | None = await service.read_page(lambda page: page, url, at=at, families=("page",))
+    found: Document | None = await service.read_page(context.client, lambda page: page, url, at, ("page",))
     if found is None or found.body is None:
         raise absent(url)
     return Response(200, found.body, BODY_HEADERS)
@@ -265,7 +268,7 @@ async def snippets(
     find = partial(service.store.snippets, query=query, length=length, at=at)
     found: list[Snippet | None] = []
     for start in range(0, len(urls), SNIPPETS_AT_A_TIME):
-        found += await service.read(find, urls[start : start + SNIPPETS_AT_A_TIME])
+        found += await service.readers.run(context.client, find, urls[start : start + SNIPPETS_AT_A_TIME])
     return await ask(context, service, lambda: {"snippets": found})
 
 
@@ -435,19 +438,14 @@ async def scan(
     """Rows in row-key order; `next` of the end is what `after` takes to go on."""
     first, last = scan_range(prefix, host, start, end)
     first = max(first, after + b"\0") if after else first
-    matches: Callable[[bytes], object] | None = None
-    if qualifier_regex is not None:
-        # Each byte of a qualifier is a character.
-        whole = matcher(qualifier_regex.encode("utf-8", "surrogatepass").decode("latin-1"), _EXPRESSION_BYTES)
-
-        def matches(qualifier: bytes) -> bool:
-            return whole(qualifier.decode("latin-1"))
-
-    most = limit if matches is None else None
 
     def rows() -> Iterator[Any]:
-        found = service.store.cells.scan(start=first, end=last, spec=spec or ReadSpec(), limit=most)
-        return found if matches is None else _matching(found, matches, limit)
+        found = partial(service.store.cells.scan, start=first, end=last, spec=spec or ReadSpec())
+        if qualifier_regex is None:
+            return found(limit=limit)
+        # Each byte of a qualifier is a character.
+        matches = matcher(qualifier_regex.encode("utf-8", "surrogatepass").decode("latin-1"), _EXPRESSION_BYTES)
+        return _matching(found(), lambda qualifier: matches(qualifier.decode("latin-1")), limit)
 
     return await stream(context, service, rows, lambda row: row.row_key)
 
@@ -497,13 +495,13 @@ def _matching(rows: Iterator[Row], matches: Callable[[bytes], object], limit: in
 
 MOST_SIMILAR: Final = 1000
 
-RUNS: Final[Mapping[str, Callable[[Service, Callable[[], _T], dict[str, Any]], Awaitable[_T]]]] = {
-    "markdown": lambda service, call, given: service.read_of_page(given["url"], call),
-    "validators": lambda service, call, given: service.read_of_page(given["url"], call),
-    "similar": lambda service, call, _given: service.compare(call),
-    "codec_stats": lambda service, call, _given: service.read_all(call),
-    "delete": lambda service, call, _given: service.write(call, takes_room=False),
-    "check_and_mutate": lambda service, call, _given: service.write(call, takes_room=False),
+RUNS: Final[Mapping[str, Callable[[Service, str, Callable[[], _T], dict[str, Any]], Awaitable[_T]]]] = {
+    "markdown": lambda service, client, call, given: service.read_of_page(client, given["url"], call),
+    "validators": lambda service, client, call, given: service.read_of_page(client, given["url"], call),
+    "similar": lambda service, client, call, _given: service.comparers.run(client, call),
+    "codec_stats": lambda service, client, call, _given: service.read_all(client, call),
+    "delete": lambda service, _client, call, _given: service.write(call, takes_room=False),
+    "check_and_mutate": lambda service, _client, call, _given: service.write(call, takes_room=False),
 }
 """What runs a call, by the name of its method; others run in the threads of readers or writers."""
 
@@ -529,8 +527,12 @@ def route_of(declared: Endpoint) -> Route:
                 result = shown_times(result)
             return encode({field: result} if field else {} if result is None else result)
 
-        runs = service.read if declared.role is Role.READ else service.write
-        raw = await (RUNS[name](service, encoded, given) if name in RUNS else runs(encoded))
+        if name in RUNS:
+            raw = await RUNS[name](service, context.client, encoded, given)
+        elif declared.role is Role.READ:
+            raw = await service.readers.run(context.client, encoded)
+        else:
+            raw = await service.write(encoded)
         if raw is None:
             raise absent(given["url"])
         return answer(context, raw)
@@ -562,7 +564,8 @@ async def start_job(
 @route("GET", "/v1/jobs", Role.READ, gives={"jobs": list[Job]})
 async def list_jobs(context: RequestContext, service: Service) -> Response:
     """Jobs of this run of the server."""
-    return reply(context, {"jobs": service.jobs.list()})
+    jobs = service.jobs.list()
+    return await ask(context, service, lambda: {"jobs": jobs})
 
 
 @route("GET", "/v1/jobs/{name}", Role.READ, gives=Job)
@@ -575,7 +578,8 @@ async def get_job(
     revision: Annotated[int, Parameter("that the client has")] = 0,
 ) -> Response:
     """A job; with `wait_seconds` when it has changed since that revision."""
-    return reply(context, await service.jobs.watch(name, revision, wait_seconds))
+    job = await service.jobs.watch(name, revision, wait_seconds)
+    return await ask(context, service, lambda: job)
 
 
 @route("DELETE", "/v1/jobs/{name}", Role.WRITE, gives=Job)

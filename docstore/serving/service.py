@@ -15,18 +15,19 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, Unpack
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from docstore.model import keys
 from docstore.model.capture import BODY, MAIN, STORED_KNOWN, STORED_REFUSED
 from docstore.model.choices import APPLIED_KINDS, CanonicalPolicy
-from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StorageError
+from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StorageError, StoreUnavailable
+from docstore.model.format import CAPTURE_STORED
 from docstore.model.plain import plain
 from docstore.model.types import Page, PutOptions, PutResult
-from docstore.reading.documents import Document, DocumentReader, TakesLong
+from docstore.reading.documents import Document, DocumentReader
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
 from docstore.reports.survey import survey
@@ -37,31 +38,83 @@ from docstore.serving.settings import Settings
 from docstore.serving.telemetry import Log, Metrics
 from docstore.serving.wire import read
 from docstore.storage.files import Files
+from docstore.storage.table import TakesLong
 from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.reindex import reindex
 
-READERS = 6
+READERS, READERS_OF_CLIENT = 6, 2
+STREAMERS, STREAMERS_OF_CLIENT = 4, 1
+COMPARERS, COMPARERS_OF_CLIENT = 6, 2
+"""Threads for reads, for parts of streams, and for the analysis of bodies; and how many of them one client has at most:
+these threads share the interpreter with the event loop, which waits for each of them in turn."""
+BEGUN_IN_A_TURN = 4
+"""Requests of one client that begin in one turn of the event loop, which makes short reads at once."""
 LONG_BYTES = 1 << 20
 """A body whose digest takes milliseconds."""
 NOT_MODIFIED = 304
-STREAMERS = 2
-COMPARERS = 12
-"""Threads for requests that analyse a body, which may take long."""
-COMPARED_AT_A_TIME = 6
-SLOW_SECONDS = 2.0
-"""A request whose analysis takes longer is overtaken by later ones."""
 LEAST_FREE_BYTES = 1 << 20
 """Below, a write of one page may fail."""
 MORE_FREE_BYTES = 4 << 20
 """After a write failed on a full disk so much more has to be free until the next one is expected to do."""
-SHORT_BYTES = 256 << 10
-"""Values of a page that are read without changing threads: at most a millisecond or two."""
+SHORT_BYTES = 64 << 10
+"""Values of a page that are read without changing threads: about half a millisecond."""
 WRITERS = 16
 """Threads that wait for commits; each has a group of pages in its hands."""
 
 _T = TypeVar("_T")
+
+
+class Turns:
+    """What clients share: each has so many at a time, and waits for more behind its own requests alone.
+
+    Args:
+        of_client: how many one client has at a time.
+    """
+
+    def __init__(self, of_client: int) -> None:
+        self._of_client = of_client
+        self._of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def of(self, client: str) -> asyncio.Semaphore:
+        """What a request of a client acquires; forgotten with the last one that waits for it."""
+        found = self._of.get(client)
+        if found is None:
+            found = self._of[client] = asyncio.Semaphore(self._of_client)
+        return found
+
+    async def begin(self, client: str) -> None:
+        """Wait until so few requests of a client begin in this turn of the event loop.
+
+        So clients begin requests in turn, however many of them one client has sent.
+        """
+        turn = self.of(client)
+        await turn.acquire()
+        asyncio.get_running_loop().call_soon(turn.release)
+
+
+class Workers:
+    """Threads that clients share: of one client only some are at work at a time.
+
+    Args:
+        name: of the threads.
+        count: of the threads.
+        of_client: how many of them one client has at most.
+    """
+
+    def __init__(self, name: str, count: int, of_client: int) -> None:
+        self._threads = ThreadPoolExecutor(count, name)
+        self._turns = Turns(of_client)
+
+    async def run(self, client: str, call: Callable[..., _T], *args: Any) -> _T:
+        """Call what blocks, in a thread, once the client has its turn."""
+        async with self._turns.of(client):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
+
+    def close(self) -> None:
+        """End the threads, once what they do is done."""
+        self._threads.shutdown(cancel_futures=True)
 
 
 class Service:
@@ -79,6 +132,9 @@ class Service:
         boot: names this run of the server.
         jobs: long work on the store.
         archive_url: of the archive API, once it listens.
+        readers: threads for reads.
+        streamers: threads for parts of streams: a look-up waits for no stream.
+        comparers: threads for the analysis of bodies and what is compared with them.
     """
 
     def __init__(self, store: DocumentStore, settings: Settings, log: Log) -> None:
@@ -88,13 +144,14 @@ class Service:
         self.boot = os.urandom(8).hex()
         self.jobs = Jobs(store, log, settings.backup_root)
         self.archive_url = ""
-        self._short_reader = DocumentReader(store.table, store.backend.values, most_bytes=SHORT_BYTES)
-        self._readers = ThreadPoolExecutor(READERS, "docstore-read")
-        self._streamers = ThreadPoolExecutor(STREAMERS, "docstore-stream")
+        self._short_table = store.table.for_short_reads()
+        values = store.backend.values
+        self._short_reader = DocumentReader(self._short_table, values, most_bytes=SHORT_BYTES)
+        self._long_reader = DocumentReader(store.table, values, most_bytes=settings.limits.request_bytes)
+        self.readers = Workers("docstore-read", READERS, READERS_OF_CLIENT)
+        self.streamers = Workers("docstore-stream", STREAMERS, STREAMERS_OF_CLIENT)
+        self.comparers = Workers("docstore-compare", COMPARERS, COMPARERS_OF_CLIENT)
         self._writers = ThreadPoolExecutor(WRITERS, "docstore-put")
-        self._comparers = ThreadPoolExecutor(COMPARERS, "docstore-compare")
-        self._comparing: list[asyncio.Future[Any]] = []
-        self._turns = asyncio.Semaphore(COMPARED_AT_A_TIME)
         self._streams: WeakSet[object] = WeakSet()
         self._writing = 0
         self._reading_all = asyncio.Lock()
@@ -109,11 +166,7 @@ class Service:
         gauge("docstore_free_bytes", "Room on the disk of the store", self.free_bytes)
         gauge("docstore_writes_failing", "1 if writes fail", lambda: bool(self.trouble()))
 
-    async def read(self, call: Callable[..., _T], *args: Any) -> _T:
-        """Call what reads, in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, call, *args)
-
-    async def read_all(self, call: Callable[[], _T]) -> _T:
+    async def read_all(self, client: str, call: Callable[[], _T]) -> _T:
         """Call what reads all of the store: a few of these at a time would keep all readers for minutes.
 
         Raises:
@@ -122,52 +175,56 @@ class Service:
         if self._reading_all.locked():
             raise busy("the records are being counted for another request")
         async with self._reading_all:
-            return await self.read(call)
+            return await self.readers.run(client, call)
 
-    async def read_page(self, make: Callable[[Document | None], _T], url: str, **options: Any) -> _T:
+    async def read_page(
+        self,
+        client: str,
+        make: Callable[[Document | None], _T],
+        url: str,
+        at: int | None = None,
+        families: Sequence[str] | None = None,
+        versions: int = 1,
+        **ways: bool,
+    ) -> _T:
         """Make something of one page: at once if that is short, as it nearly always is.
 
         To change threads takes longer than such a read, and with writers at work several times as long: each change
         waits for the interpreter's lock.
 
         Args:
+            client: whose request it is.
             make: of the page; None if there is none.
-            url, options: see `DocumentStore.get`; times are microseconds.
-        """
-        try:
-            return make(self._short_reader.find(url, **options))
-        except TakesLong:
-            return await self.read(lambda: make(self.store.get(url, **options)))
-
-    async def read_of_page(self, url: str, call: Callable[[], _T]) -> _T:
-        """Call what reads values of one page: at once where they are short, as `read_page` does."""
-        newest = self.store.table.newest_capture(keys.row_key(url))
-        values = [] if newest is None else [newest.columns.get(column) for column in (BODY, MAIN)]
-        is_short = sum(raw_bytes_of(value) for value in values if value is not None) <= SHORT_BYTES
-        return call() if is_short else await self.read(call)
-
-    async def read_much(self, call: Callable[..., _T], *args: Any) -> _T:
-        """Call what reads a part of a stream, in threads of their own: a look-up waits for no stream."""
-        return await asyncio.get_running_loop().run_in_executor(self._streamers, call, *args)
-
-    async def compare(self, call: Callable[..., _T], *args: Any) -> _T:
-        """Call what analyses a body and compares it, in threads of their own: nobody waits long for a slow one.
-
+            url, at, families, versions, ways: see `DocumentStore.get`; times are microseconds.
         Raises:
-            Refusal: 429, so many are worked on that this one would wait.
+            InvalidArgument: several versions together are longer than one answer may be.
         """
-        self._comparing = [one for one in self._comparing if not one.done()]
-        if len(self._comparing) >= COMPARERS:
-            raise busy(f"{COMPARERS} pages are compared, which is the most")
-        turn = self._compared_in_turn(call, *args)
-        self._comparing.append(asyncio.ensure_future(turn))
-        return await asyncio.shield(self._comparing[-1])
+        if versions == 1 and not any(ways.values()):
+            with suppress(TakesLong):
+                return make(self._short_reader.get(keys.row_key(url), at=at, families=families))
+            return await self.readers.run(client, lambda: make(self.store.get(url, at=at, families=families)))
 
-    async def _compared_in_turn(self, call: Callable[..., _T], *args: Any) -> _T:
-        async with self._turns:
-            work = asyncio.get_running_loop().run_in_executor(self._comparers, call, *args)
-            await asyncio.wait([work], timeout=SLOW_SECONDS)
-        return await work
+        def read() -> _T:
+            try:
+                found = self._long_reader.find(url, at=at, families=families, versions=versions, **ways)
+            except TakesLong as error:
+                raise InvalidArgument(
+                    f"these versions have more than {self.settings.limits.request_bytes} bytes; ask for fewer versions "
+                    "at a time (at), or for fewer families"
+                ) from error
+            return make(found)
+
+        return await self.readers.run(client, read)
+
+    async def read_of_page(self, client: str, url: str, call: Callable[[], _T]) -> _T:
+        """Call what reads values of one page: at once where they are short, as `read_page` does."""
+        with suppress(TakesLong):
+            newest = self._short_table.newest_capture(keys.row_key(url))
+            values = [] if newest is None else [newest.columns.get(column) for column in (BODY, MAIN)]
+            has_visits = newest is not None and newest.kind != CAPTURE_STORED  # of which there may be many
+            if not has_visits and sum(raw_bytes_of(value) for value in values if value is not None) <= SHORT_BYTES:
+                return call()
+        return await self.readers.run(client, call)
 
     def begin_stream(self, stream: object) -> None:
         """Count a stream until `end_stream`, or until nobody has it: its client may go before it begins.
@@ -258,9 +315,8 @@ class Service:
     def close(self) -> None:
         """Wait for what the pools are doing."""
         self._writers.shutdown()
-        self._readers.shutdown()
-        self._streamers.shutdown()
-        self._comparers.shutdown()
+        for workers in (self.readers, self.streamers, self.comparers):
+            workers.close()
 
     def free_bytes(self) -> int:
         """Room on the disk of the store; 0 if the disk does not say."""
@@ -373,7 +429,8 @@ class Jobs:
             raise stopping()
         for other in self._jobs.values():
             if other.job.kind == kind and other.job.state == RUNNING:
-                raise Refusal(409, f"job {other.job.id} of that kind is running; wait for it, or cancel it")
+                message = f"job {other.job.id} of that kind is running; wait for it, or cancel it"
+                raise Refusal(409, message, kind=StoreUnavailable.__name__)
         self._count += 1
         running = _Running(Job(f"{kind}-{self._count}", kind, given))
         self._jobs[running.job.id] = running

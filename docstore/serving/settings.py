@@ -26,6 +26,7 @@ class Limits:
         values: in one message; they are counted before any object is made.
         waiting_bytes: of all bodies that are in memory and of what they are decoded to; beyond it 429.
         requests: that are worked on at a time; beyond it 429.
+        client_requests: the same for one client: its token, or its address if it has none.
         writes: groups of pages that wait for a commit or are in one; beyond it 429.
         streams: answers of many items that are read at a time, each with some MB in memory; beyond it 429.
         connections: of each listener; beyond it 503.
@@ -45,6 +46,7 @@ class Limits:
     values: int = 1 << 20
     waiting_bytes: int = 256 * MIB
     requests: int = 512
+    client_requests: int = 256
     writes: int = 64
     streams: int = 128
     connections: int = 1024

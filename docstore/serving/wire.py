@@ -26,7 +26,7 @@ import math
 import struct
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgpack
@@ -85,9 +85,35 @@ def decode(raw: bytes, media_type: str) -> Any:
 def to_json(value: object) -> bytes:
     """A value as JSON, all ASCII: a lone surrogate is written as its escape."""
     try:
-        return json.dumps(asdict(value), separators=(",", ":"), allow_nan=False).encode()
+        return b"".join(piece.encode() for piece in _json_pieces(asdict(value)))
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"this cannot be sent as JSON: {error}") from error
+
+
+_PIECE_BYTES: Final = 1 << 20
+"""Encoders run without a break, in which no other thread has the interpreter: so much takes them a few milliseconds."""
+_json: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def _json_pieces(value: Any) -> Iterator[str]:
+    """The JSON of plain data in pieces that are encoded one by one."""
+    if weight(value) <= _PIECE_BYTES:
+        yield _json(value)
+    elif isinstance(value, str):
+        yield '"'
+        for start in range(0, len(value), _PIECE_BYTES):
+            yield _json(value[start : start + _PIECE_BYTES])[1:-1]
+        yield '"'
+    elif isinstance(value, dict):
+        for number, (key, one) in enumerate(value.items()):
+            yield f"{',' if number else '{'}{_json(str(key))}:"
+            yield from _json_pieces(one)
+        yield "}"
+    else:
+        for number, one in enumerate(value):
+            yield "," if number else "["
+            yield from _json_pieces(one)
+        yield "]"
 
 
 def from_json(raw: bytes | str) -> Any:
@@ -125,11 +151,26 @@ def to_msgpack(value: object) -> bytes:
     Mutations have to be given as `plain` makes them: packed by position they would not name their type.
     """
     try:
-        return bytes(msgpack.packb(value, default=_packable, unicode_errors="surrogatepass"))
+        return b"".join(_msgpack_pieces(value, msgpack.Packer(default=_packable, unicode_errors="surrogatepass")))
     except (ValueError, OverflowError, TypeError, RecursionError) as error:
         if isinstance(error, InvalidArgument):
             raise
         raise InvalidArgument(f"this cannot be sent: {error!s:.200}") from error
+
+
+def _msgpack_pieces(value: Any, packer: Any) -> Iterator[bytes]:
+    """The msgpack of a value, as `_json_pieces` gives JSON."""
+    if not isinstance(value, dict | list | tuple) or weight(value) <= _PIECE_BYTES:
+        yield packer.pack(value)
+    elif isinstance(value, dict):
+        yield packer.pack_map_header(len(value))
+        for key, one in value.items():
+            yield packer.pack(key)
+            yield from _msgpack_pieces(one, packer)
+    else:
+        yield packer.pack_array_header(len(value))
+        for one in value:
+            yield from _msgpack_pieces(one, packer)
 
 
 def _packable(value: object) -> Any:

@@ -125,6 +125,8 @@ class BaseRows:
         changed: dict[bytes, bytes | None] = {}
         """By commits during the scan."""
         is_complete = True
+        rows: dict[bytes, bytes] = {}
+        names: dict[bytes, bytes] = {}
 
         def follow(written: Sequence[RowMutations], is_sure: bool) -> None:
             nonlocal is_complete
@@ -146,11 +148,11 @@ class BaseRows:
                     rows[name], names[value] = value, name
             changed.clear()
 
-        with lock:
-            followers.add(follow)
         try:
-            rows = dict(self.scan())
-            names = {value: name for name, value in rows.items()}
+            with lock:
+                followers.add(follow)
+            rows.update(self.scan())
+            names.update((value, name) for name, value in rows.items())
             with lock:
                 apply()
                 if is_complete:
@@ -158,8 +160,8 @@ class BaseRows:
             yield
         finally:
             with lock:
+                self._cached, self._names = None, {}  # first: an interrupt may come out of any call
                 followers.discard(follow)
-                self._cached, self._names = None, {}
 
     def cell_value(self, name: bytes) -> bytes | None:
         """The cell value of a base; None if there is no base of that name."""

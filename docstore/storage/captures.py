@@ -10,10 +10,8 @@ or a ref.  So a record has at most 4 KB.  A visit is a small record of its own a
 capture that it confirms; so no visit rewrites another record.  Sweeps write `dedup:cluster` and `dedup:canonical` as
 cells at the capture's time.
 
-Only `live` decides which captures of a row are live.  It is pure, reads newest first, and stops when the policy is
-decided.  A policy counts different bodies: consecutive captures with the same body count once, with the time of the
-newest of them and of the visits that confirm them.  A visit lives as long as the capture that it confirms, a rejected
-capture as long as the stored capture before it.
+Only `live` decides which captures of a row are live, in native code (`native/store/src/live.rs`): it reads newest
+first, and stops when the policy is decided.
 """
 
 from __future__ import annotations
@@ -28,12 +26,6 @@ from docstore.model.capture import (
     CHECKSUM,
     COLUMNS,
     CRAWL,
-    REASON_NOT_MODIFIED,
-    SIMHASH,
-    SKETCH,
-    STORED_CONFIRMED,
-    TEXT_CHECKSUM,
-    VERDICT,
     Column,
     StoredVerdict,
     decode_verdict,
@@ -43,20 +35,14 @@ from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     CAPTURE_FAMILY,
     CAPTURE_FIELDS,
-    CAPTURE_NOT_MODIFIED,
-    CAPTURE_REJECTED,
-    CAPTURE_STORED,
 )
-from docstore.model.types import Cell, GCPolicy, Previous, SetCell
-from docstore.storage.values import INLINE_TAG, REF_TAG, encode_absent, is_absent, raw_bytes_of
+from docstore.model.types import Cell, GCPolicy, SetCell
+from docstore.storage.values import REF_TAG, encode_absent, raw_bytes_of
 
 MICROS_PER_SECOND = 1_000_000
 _SAME = {column: column for column in COLUMNS}
 _FIELDS = {number: _SAME[column] for number, column in CAPTURE_FIELDS.items()}
 """The tuples of `model.capture` itself: a dictionary finds the same object faster than an equal one."""
-_NUMBERS = {column: number for number, column in _FIELDS.items()}
-_OF_SOURCE = frozenset((TEXT_CHECKSUM, SIMHASH, SKETCH))
-"""Columns of family `dedup` that depend on the text: a visit with the same bytes shows those of its capture."""
 
 
 def refs_of(columns: Mapping[Column, bytes]) -> list[tuple[Column, bytes]]:
@@ -104,7 +90,7 @@ class CaptureRecord(NamedTuple):
         """The mutation that writes it, with these columns in place of its own if they are given."""
         timestamp, kind, own, arrived, confirms = self
         shown = own if columns is None else columns
-        value = docstore_native.encode_capture(shown, _NUMBERS, kind, arrived, confirms)
+        value = docstore_native.encode_capture(shown, kind, arrived, confirms)
         return SetCell(CAPTURE_FAMILY, b"", timestamp, value)
 
 
@@ -186,23 +172,10 @@ def keeps_all(policy: GCPolicy) -> bool:
     return policy.max_versions is None and policy.max_age_seconds is None
 
 
-class _Counter:
-    """Applies one policy to bodies, newest first; after the first dropped body it keeps none."""
-
-    def __init__(self, policy: GCPolicy, now: int) -> None:
-        self._most = policy.max_versions
-        age = policy.max_age_seconds
-        self.oldest = None if age is None else now - round(age * MICROS_PER_SECOND)
-        self._both = policy.intersection and self._most is not None and self.oldest is not None
-        self._rank = 0
-        self.keeps = True
-
-    def count(self, timestamp: int) -> None:
-        """Count the next different body, with the newest time at which it was seen."""
-        self._rank += 1
-        too_old = self.oldest is not None and timestamp <= self.oldest
-        too_many = self._most is not None and self._rank > self._most
-        self.keeps = self.keeps and not ((too_many and too_old) if self._both else (too_many or too_old))
+def _native(policy: GCPolicy, now: int) -> tuple[int | None, int | None, bool]:
+    """A policy as native code has it; a bound of half a microsecond is rounded to an even number."""
+    age = policy.max_age_seconds
+    return policy.max_versions, None if age is None else now - round(age * MICROS_PER_SECOND), policy.intersection
 
 
 def live(
@@ -217,79 +190,9 @@ def live(
         bodies: the policy for the bodies of kept captures.
         now: microseconds since 1970.
     """
-    capture_counter, body_counter = _Counter(captures, now), _Counter(bodies, now)
-    drops = not keeps_all(captures)
-    last: bytes | None = None
-    confirms: CaptureRecord | None = None
-    """The capture that the last visit confirms; usually the next visit confirms it too."""
-    undecided: list[CaptureRecord] = []
-    """Rejected captures and visits, newest first, that are kept if the next stored capture is."""
-    confirmed: dict[int, bool] = {}
-    """Captures that live visits confirm and that are not reached yet: time, and whether the body is shown."""
-    for record in records:
-        if record.kind == CAPTURE_REJECTED:
-            if drops or undecided:
-                undecided.append(record)
-            else:
-                yield _shown(record, None)
-            continue
-        identity = record.body_identity
-        source: CaptureRecord | None = record
-        if record.kind != CAPTURE_STORED:
-            if confirms is None or confirms.timestamp != record.confirms:
-                confirms = find(record.confirms) if record.confirms else None
-            source = confirms
-            if source is None or source.kind != CAPTURE_STORED or source.body_identity != identity:
-                undecided.append(record)
-                continue
-        if identity != last:
-            capture_counter.count(record.timestamp)
-            body_counter.count(record.timestamp)
-            last = identity
-        if not capture_counter.keeps:
-            break
-        for follower in undecided:
-            is_visit = follower.kind != CAPTURE_REJECTED and follower.body_identity in (b"", identity)
-            yield _shown(follower, source if is_visit else None, body_counter.keeps)
-        undecided.clear()
-        is_shown = confirmed.pop(record.timestamp, False) or body_counter.keeps
-        if source is not None and source.timestamp != record.timestamp:
-            confirmed[source.timestamp] = confirmed.get(source.timestamp, False) or is_shown
-        yield _shown(record, source, is_shown)
-    if capture_counter.keeps:
-        oldest = capture_counter.oldest
-        for follower in undecided:  # no stored capture is before them
-            if oldest is None or follower.timestamp > oldest:
-                yield _shown(follower, None)
-    for timestamp in sorted(confirmed, reverse=True):
-        source = find(timestamp)
-        if source is not None:
-            yield _shown(source, source, confirmed[timestamp])
-
-
-def _shown(record: CaptureRecord, source: CaptureRecord | None, shows_body: bool = True) -> LiveCapture:
-    columns = record.columns
-    if source is not None and source is not record:
-        if record.kind == CAPTURE_NOT_MODIFIED:
-            columns = {**source.columns, CRAWL: b"", **columns}
-            if not columns[CRAWL]:
-                del columns[CRAWL]
-            verdict = b"" if VERDICT in record.columns else columns.get(VERDICT, b"")
-            if verdict[:1] == INLINE_TAG:  # the visit was written before the capture that it confirms
-                with suppress(CorruptionError):  # a damaged one is shown as it is: its reader reports it
-                    columns[VERDICT] = INLINE_TAG + encode_verdict(not_modified(decode_verdict(verdict[1:])))
-        else:
-            columns = {
-                column: value
-                for column, value in source.columns.items()
-                if column[0] in ("page", "text") or column in _OF_SOURCE
-            } | columns
-    body = None if shows_body else columns.get(BODY)
-    if body is not None and not is_absent(body):
-        columns = columns | {BODY: encode_absent(raw_bytes_of(body))}
-    if source is None:
-        return LiveCapture(record.timestamp, record.kind, columns, 0, record.arrived)
-    return LiveCapture(record.timestamp, record.kind, columns, source.timestamp, record.arrived)
+    kept = docstore_native.LiveCaptures(records, find, _native(captures, now), _native(bodies, now))
+    for record, source, columns in kept:
+        yield LiveCapture(record.timestamp, record.kind, columns, source.timestamp if source else 0, record.arrived)
 
 
 def without_crawl(records: Sequence[CaptureRecord], label: bytes) -> tuple[list[CaptureRecord], list[CaptureRecord]]:
@@ -323,6 +226,4 @@ def without_crawl(records: Sequence[CaptureRecord], label: bytes) -> tuple[list[
 
 def not_modified(verdict: StoredVerdict) -> StoredVerdict:
     """The verdict that a visit without a body (304) shows: its capture's, marked as not judged again."""
-    return verdict._replace(
-        reason=REASON_NOT_MODIFIED, previous=Previous.SAME_BYTES, previous_similarity=1.0, stored=STORED_CONFIRMED
-    )
+    return decode_verdict(docstore_native.not_modified(encode_verdict(verdict)))

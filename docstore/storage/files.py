@@ -482,7 +482,7 @@ class RunningJobs:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._running: set[str] = set()
+        self._running: dict[object, str] = {}
 
     @contextmanager
     def one(self, kind: str) -> Iterator[None]:
@@ -492,15 +492,16 @@ class RunningJobs:
             StoreUnavailable: one of this kind is running.
             StorageError: the operating system refused something, such as a temporary file on a full disk.
         """
-        with self._lock:
-            if kind in self._running:
-                raise StoreUnavailable(f"a {kind} of this store is running; wait until it has finished")
-            self._running.add(kind)
-        try:
+        mark = object()
+        try:  # first, because an interrupt (Ctrl-C) may be raised as soon as the job is marked
+            with self._lock:
+                if kind in self._running.values():
+                    raise StoreUnavailable(f"a {kind} of this store is running; wait until it has finished")
+                self._running[mark] = kind
             with translated(f"run a {kind} of", self._path):
                 yield
         finally:
-            self._running.discard(kind)
+            self._running.pop(mark, None)
 
 
 _OF_LOCK = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -68,6 +68,8 @@ LATER_FAMILIES = frozenset((NOTE_FAMILY, *(family for family, _ in LATER_COLUMNS
 FIRST_RECORDS = 2
 _MOST_RECORDS = 512
 """Records read at a time: few first, because most callers want only the newest capture."""
+SHORT_RECORDS = 64
+"""Cells of captures of a row that a short read looks at: some .1 ms."""
 _SLICE_CELLS = 1000
 _HEAD_VERSIONS = 8
 """Versions of a column that are read first; older ones that a policy drops are not read."""
@@ -117,6 +119,13 @@ def _with_kept(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: Sa
         yield cell, kept
 
 
+class TakesLong(Exception):
+    """A short read, which a server makes on its event loop, would look at many captures of a row or decode long values.
+
+    It is made again in a thread, where other requests do not wait for it.
+    """
+
+
 class CaptureRows:
     """Captures of the rows of a table: their records, and which of them the policies keep.  Thread-safe.
 
@@ -144,6 +153,7 @@ class CaptureRows:
         self.collects = self.collects_captures or self.collects_bodies
         self.ages_captures = any(policy.max_age_seconds is not None for policy in (captures, bodies))
         self._on_damaged: Callable[[CorruptionError, Place], None] | None = None
+        self._most_records: int | None = None
 
     def record(self, row_key: bytes, timestamp: int, pending: Pending = NONE_PENDING) -> CaptureRecord | None:
         """The capture record at a time, whether or not a policy hides it; None if the time is free."""
@@ -159,6 +169,12 @@ class CaptureRows:
         """
         other = copy(self)
         other._on_damaged = on_damaged
+        return other
+
+    def for_short_reads(self) -> Self:
+        """The same table, in which a read of more than SHORT_RECORDS captures of a row raises `TakesLong`."""
+        other = copy(self)
+        other._most_records = SHORT_RECORDS
         return other
 
     def _decoded(self, row_key: bytes, timestamp: int, value: bytes) -> CaptureRecord | None:
@@ -182,7 +198,7 @@ class CaptureRows:
         return merge((pending[time] for time in times), others, key=lambda record: -record.timestamp)
 
     def _stored_records(self, row_key: bytes, start: int, end: int | None) -> Iterator[CaptureRecord]:
-        limit = FIRST_RECORDS
+        limit, count = FIRST_RECORDS, 0
         while True:
             spec = ReadSpec((CAPTURE_FAMILY,), since=start, until=end, cell_limit=limit)
             cells = self._engine.read_row(self._name, row_key, spec)
@@ -190,8 +206,11 @@ class CaptureRows:
             yield from (record for record in decoded if record is not None)
             if len(cells) < limit:
                 return
+            count += limit
+            if self._most_records is not None and count >= self._most_records:
+                raise TakesLong
             end = cells[-1].timestamp
-            limit = min(8 * limit, _MOST_RECORDS)
+            limit = min(8 * limit, self._most_records or _MOST_RECORDS)
 
     def captures(
         self, row_key: bytes, end: int | None = None, pending: Pending = NONE_PENDING
@@ -282,8 +301,11 @@ class CaptureRows:
         such cells.
         """
         families = tuple(sorted({CAPTURE_FAMILY, *others, *LATER_FAMILIES}))
-        for row in self._engine.scan(self._name, start, end, ReadSpec(families, cell_limit=_SLICE_CELLS)):
+        limit = self._most_records or _SLICE_CELLS
+        for row in self._engine.scan(self._name, start, end, ReadSpec(families, cell_limit=limit)):
             if row.truncated:
+                if self._most_records is not None:
+                    raise TakesLong
                 row = ScannedRow(row.row_key, self.stored_row(row.row_key, ReadSpec(families)), truncated=False)
             yield row
 

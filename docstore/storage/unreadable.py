@@ -53,7 +53,7 @@ class UnreadableValues:
 
     def __init__(self) -> None:
         self._listed: dict[tuple[Place, str, int | None], Finding] = {}
-        self._collectors: list[dict[Finding, None]] = []
+        self._collectors: dict[object, dict[Finding, None]] = {}
         self._lock = Lock()
 
     def listed(self) -> tuple[Finding, ...]:
@@ -96,7 +96,7 @@ class UnreadableValues:
             unreadable = self._listed.get(key) or place.damage(error)
             if len(self._listed) < MOST_LISTED:
                 self._listed[key] = unreadable
-            for collector in self._collectors:
+            for collector in self._collectors.values():
                 if len(collector) < MOST_LISTED:
                     collector[unreadable] = None
 
@@ -104,13 +104,14 @@ class UnreadableValues:
     def collecting(self) -> Iterator[dict[Finding, None]]:
         """Collects the values that cannot be read inside the block, each once, in order: for the report of a run."""
         collector: dict[Finding, None] = {}
-        with self._lock:
-            self._collectors.append(collector)
+        mark = object()
         try:
+            with self._lock:
+                self._collectors[mark] = collector
             yield collector
         finally:
             with self._lock:
-                self._collectors = [other for other in self._collectors if other is not collector]
+                self._collectors.pop(mark, None)
 
 
 def shown_column(column: Column) -> str:

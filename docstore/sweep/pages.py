@@ -26,7 +26,6 @@ from docstore.compiled import docstore_native
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     MIN_SAME_TEXT_WORDS,
-    REASON_BLANK,
     is_blank,
     status_class,
 )
@@ -35,7 +34,7 @@ from docstore.model import capture, keys
 from docstore.model.capture import ClusterPlace, Column, StoredVerdict
 from docstore.model.choices import BINS
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CAPTURE_FAMILY, SCHEME_SKETCH_1, SCHEME_TEXT_2, SKETCH_BYTES, VERDICT_KINDS
+from docstore.model.format import CAPTURE_FAMILY, REASON_BLANK, SCHEME_SKETCH_1, SKETCH_BYTES, VERDICT_KINDS
 from docstore.model.sets import Numbers
 from docstore.model.types import SAME_PAGE
 from docstore.reading.documents import MAX_REDIRECTS, REDIRECT_STATUSES, DocumentReader
@@ -53,11 +52,7 @@ PROGRESS_ROWS = 1000
 MARK_VERSIONS = 64
 _RULES = SimpleNamespace(
     redirects=sorted(REDIRECT_STATUSES),
-    blank=REASON_BLANK,
     same_page=[VERDICT_KINDS.index(kind) for kind in SAME_PAGE],
-    text_scheme=SCHEME_TEXT_2,
-    sketch_scheme=SCHEME_SKETCH_1,
-    bins=BINS,
     least_words=MIN_NEAR_WORDS,
     least_title_words=MIN_SAME_TEXT_WORDS,
     long_text_bytes=LONG_TEXT_BYTES,

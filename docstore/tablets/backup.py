@@ -43,7 +43,7 @@ from docstore.model.format import (
 )
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Plan
-from docstore.storage.files import PRIVATE, Files, ReadFile, check_name, plain_name
+from docstore.storage.files import PRIVATE, Files, ReadFile, check_name, plain_name, uninterrupted
 from docstore.storage.reports import BackupReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.tablets.commit import LocalCommitter
@@ -147,15 +147,23 @@ def _state(
         The content of the file BACKUP; the length of each segment; and the finished runs of the index, opened, or none
         if they changed meanwhile.
     """
-    committer.lock.acquire()
+    lock, is_held = committer.lock, False
     runs_after: list[_OpenRuns] = []
 
     def release() -> None:
-        if not runs_after:
-            runs_after.append(_open_runs(backend))  # before the next write can post
-            committer.lock.release()
+        nonlocal is_held
+        with uninterrupted():
+            if is_held:
+                try:
+                    runs_after.append(_open_runs(backend))  # before the next write can post
+                finally:
+                    is_held = False
+                    lock.release()
 
     try:
+        with uninterrupted():
+            lock.acquire()
+            is_held = True
         backend.value_log.sync()
         if backend.is_read_only:  # it cannot record a mark; its state is that of the earlier backup, or later
             mark = earlier["mark"] if earlier is not None else ""
@@ -166,8 +174,10 @@ def _state(
         dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in backend.dictionaries.names()]
         runs = _open_runs(backend)
         backend.engine.copy_to(engine, release)
-    finally:
         release()
+    finally:
+        if is_held:
+            lock.release()
     footers, footers_after = ({name: footer for name, (_, footer) in each.items()} for each in (runs, runs_after[0]))
     if footers != footers_after:
         runs = {}

@@ -1,22 +1,13 @@
 """Dictionaries: sampled from the pages that are written, stored in files, named by their checksum.
 
-A dictionary is raw content: pieces of the values at even distances (relative Lempel-Ziv: Hoobin, Puglisi, Zobel 2011),
-which measured better here than a trained one.  A *scope* is what one dictionary serves, in one column: a site (host and
-first path segment of the row key), or a whole tablet.  A site's first dictionary is its first pages; larger ones of
-pieces follow as the site grows (`STAGES`).  A tablet's dictionary serves the sites that are too small for one.  If its
-values compress much worse than before, because other sites came, it is sampled again.
-
-A record names its dictionary, so dictionaries are never changed, and their files are durable before any record that
-needs them.  A share of memory holds prepared ones.  Preparing one costs as much as writing several pages.
-So each written page earns a part of that cost (`PAGES_A_LOAD`), and a page whose dictionary is neither cached nor paid
-for uses its tablet's, or none.  This bounds the cost if pages of many sites alternate.
+What a dictionary is, which one a value gets, and when one is made, is defined in `native/frames/src/sites.rs`.  Here
+are their files, the rows that name them, and the prepared ones.  A record names its dictionary, so dictionaries are
+never changed, and their files are durable before any record that needs them.
 """
 
 from __future__ import annotations
 
 import struct
-from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +15,7 @@ from threading import Lock
 from typing import Protocol
 from zlib import crc32
 
+from docstore.compiled import docstore_native
 from docstore.model.capture import BODY, MAIN, Column
 from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import (
@@ -46,7 +38,7 @@ from docstore.storage.unreadable import UnreadableValues
 from docstore.tablets.codec import PACK_LEVEL, Dictionary, pack, unpack
 from docstore.tablets.manifest import Tablet
 
-PIECE_BYTES = 1024
+PIECE_BYTES: int = docstore_native.PIECE_BYTES
 LOADS_IN_STOCK = 64
 """So many dictionaries may be prepared at once before pages must earn more."""
 MAX_CACHED_SCOPES = 256
@@ -54,7 +46,6 @@ MAX_CACHED_SCOPES = 256
 tablet's.  With 1,024, 6,000 pages of 300 alternating hosts took 12% more bytes."""
 PAGES_A_LOAD = 32
 """Values written for each dictionary that is loaded and prepared again, in about 3 ms: at most 100 us a value."""
-LARGEST_DICTIONARY_BYTES = 1 << 20
 MONITOR_RAW_BYTES = 1 << 20
 """A dictionary's gain is measured over so many bytes of values."""
 FADED = 1.5
@@ -226,93 +217,6 @@ PASSING_PACK_LEVEL = 3
 makes others.  In a write of 3,444 pages it saves 7 us a page against level 6, and costs .14% of the raw bytes."""
 
 
-class Sample:
-    """A sample of a stream of values: at first whole values, then pieces at even distances.
-
-    It is one block of memory: thousands of small, long-lived blocks would fragment the heap.
-    """
-
-    def __init__(self) -> None:
-        self.seen_bytes = 0
-        self._kept = bytearray()
-        self._ends = array("Q")
-        """End of each value or piece in `_kept`."""
-        self._stride_bytes = 0
-        self._next = 0
-
-    @property
-    def sample_bytes(self) -> int:
-        """Its size."""
-        return len(self._kept)
-
-    def take(self, raw: bytes) -> int:
-        """Sample the next value; returns by how many bytes the sample grew."""
-        kept, before_bytes = self._kept, self.seen_bytes
-        size_bytes = len(kept)
-        end = self.seen_bytes = before_bytes + len(raw)
-        if not self._stride_bytes:
-            kept += raw
-            self._ends.append(len(kept))
-        else:
-            while self._next < end:
-                start = max(0, self._next - before_bytes)
-                kept += raw[start : start + PIECE_BYTES]
-                self._ends.append(len(kept))
-                self._next += self._stride_bytes
-        return len(kept) - size_bytes
-
-    def content(self) -> bytes:
-        """The whole sample, in order; only pieces of it if a long value made it larger than a dictionary."""
-        kept = bytes(self._kept)
-        if len(kept) <= LARGEST_DICTIONARY_BYTES:
-            return kept
-        stride_bytes = -(-len(kept) // LARGEST_DICTIONARY_BYTES) * PIECE_BYTES
-        return b"".join(kept[start : start + PIECE_BYTES] for start in range(0, len(kept), stride_bytes))
-
-    def widen(self, stride_pieces: int) -> None:
-        """Keep only pieces at this distance, now and for further values."""
-        stride_bytes = stride_pieces * PIECE_BYTES
-        kept, step = bytes(self._kept), stride_bytes // (self._stride_bytes or stride_bytes)
-        bounds = zip([0, *self._ends][::step], self._ends[::step], strict=False)
-        pieces = [kept[start:end] for start, end in bounds]
-        self._kept, self._ends = bytearray(), array("Q")
-        if self._stride_bytes:
-            for piece in pieces:
-                self._kept += piece
-                self._ends.append(len(self._kept))
-            self._next = len(self._ends) * stride_bytes
-            self._stride_bytes = stride_bytes
-        else:
-            self.seen_bytes = self._next = 0
-            self._stride_bytes = stride_bytes
-            for value in pieces:
-                self.take(value)
-
-
-class _Scope:
-    """The dictionary of a scope (b"" for none), the sample for its next one, and its recent gain."""
-
-    def __init__(self, checksum: bytes, stage: int) -> None:
-        self.checksum = checksum
-        self.stage = stage
-        self.sample: Sample | None = Sample() if stage == 0 else None
-        self.raw_bytes = 0
-        self.payload_bytes = 0
-        self.best_share: float | None = None
-
-    @property
-    def sample_bytes(self) -> int:
-        """Size of its sample."""
-        return 0 if self.sample is None else self.sample.sample_bytes
-
-    def start_again(self) -> None:
-        """Sample for a first dictionary again."""
-        self.stage = 0
-        self.sample = Sample()
-        self.best_share = None
-        self.raw_bytes = self.payload_bytes = 0
-
-
 class Contents(Protocol):
     """Storage of dictionaries by checksum; see `DictionaryFiles`."""
 
@@ -363,7 +267,7 @@ class ScopeRows:
 
 
 class SiteDictionaries:
-    """Chooses the dictionary of each value, and makes new ones from the values.
+    """Chooses the dictionary of each value, and makes new ones from the values: `native/frames/src/sites.rs` decides.
 
     REQUIRES: the committer's lock.
 
@@ -384,24 +288,42 @@ class SiteDictionaries:
         memory: Memory | None = None,
     ) -> None:
         memory = memory or Memory()
-        self.unreadable = UnreadableValues()
+        self.unreadable = unreadable = UnreadableValues()
         self._files = files
-        self._row_of_scope = row_of_scope
-        self._tablet_of = tablet_of
-        self._scopes: OrderedDict[bytes, _Scope] = OrderedDict()
-        self._sample_bytes = 0
-        self._changed: dict[bytes, bytes] = {}
         self._prepared: LruCache[bytes, Dictionary] = memory.cache(
             "prepared dictionaries", lambda prepared: prepared.memory_bytes
         )
         """With its tables each takes 1.6 to 3 times its content."""
-        self._most_sample_bytes = memory.share("samples")
-        self._earned = LOADS_IN_STOCK * PAGES_A_LOAD
-        self._site_name = self._site_start = b""
-        """The last site, and what all its row keys begin with: most values are of the site of the one before."""
-        self._site_scopes: dict[Column, tuple[bytes, _Scope]] = {}
-        """Names and scopes of that site."""
-        self._used: set[bytes] | None = None
+        self._scopes = docstore_native.SiteScopes(
+            STAGES,
+            (MAX_CACHED_SCOPES, memory.share("samples")),
+            (PAGES_A_LOAD, LOADS_IN_STOCK * PAGES_A_LOAD),
+            (MONITOR_RAW_BYTES, FADED),
+        )
+        self._used: dict[object, set[bytes]] = {}
+        """Sets that collect the dictionaries that are used; see `recording_use`."""
+        prepared, used = self._prepared, self._used
+
+        def write(content: bytes, is_last: bool) -> bytes:
+            checksum = files.write(content, PACK_LEVEL if is_last else PASSING_PACK_LEVEL)
+            for checksums in used.values():
+                checksums.add(checksum)
+            return checksum
+
+        def prepare(checksum: bytes) -> Dictionary | None:
+            return unreadable.attempt(lambda: load(checksum))
+
+        def load(checksum: bytes) -> Dictionary:
+            dictionary = Dictionary(files.load(checksum), checksum=checksum)
+            prepared.put(checksum, dictionary)
+            return dictionary
+
+        self._kept = prepared, lambda name: row_of_scope(DICTIONARY_ROW_PREFIX + name), tablet_of, write, prepare
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of the samples for the next dictionaries."""
+        return self._scopes.sample_bytes
 
     def choose(self, row_key: bytes, column: Column, raw: bytes, *, samples: bool = True) -> Dictionary | None:
         """The dictionary for a value of a column of a row: its site's, else its tablet's, else None.
@@ -411,52 +333,29 @@ class SiteDictionaries:
             raw: the value.
             samples: it is a sample for the next dictionaries; else the caller may call `sample` for it later.
         """
-        if column not in COLUMNS:
-            return None
-        site = self._site(row_key, column)
-        prepared = self._prepared_of(site[1]) if site[1].checksum else None
-        if prepared is None:
-            scope = self._tablet(row_key, column)[1]
-            prepared = self._prepared_of(scope) if scope.checksum else None
-        if samples:
-            self.sample(row_key, column, raw, site)
-        return prepared
+        name = _COLUMN_NAMES.get(column)
+        return None if name is None else self._scopes.choose(self._kept, row_key, name, raw, samples)
 
-    def sample(self, row_key: bytes, column: Column, raw: bytes, site: tuple[bytes, _Scope] | None = None) -> None:
+    def sample(self, row_key: bytes, column: Column, raw: bytes) -> None:
         """Sample a value for its site; for its tablet too while the site has none.  `choose` for it comes before."""
-        self._earned = min(self._earned + 1, LOADS_IN_STOCK * PAGES_A_LOAD)
-        name, scope = site or self._site(row_key, column)
-        self._sample(name, scope, raw)
-        if not scope.checksum:
-            self._sample(*self._tablet(row_key, column), raw)
+        self._scopes.sample(self._kept, row_key, _COLUMN_NAMES[column], raw)
 
     def note_gain(self, row_key: bytes, column: Column, raw_bytes: int, payload_bytes: int, dictionary: bytes) -> None:
         """Measure what a dictionary saves, by a value that was encoded with it; if that has faded, begin a new one."""
-        if self._used is not None:
-            self._used.add(dictionary)
-        scope = self._site(row_key, column)[1]
-        if dictionary != scope.checksum:
-            scope = self._tablet(row_key, column)[1]
-        if dictionary != scope.checksum:
-            return
-        scope.raw_bytes += raw_bytes
-        scope.payload_bytes += payload_bytes
-        if scope.raw_bytes >= MONITOR_RAW_BYTES:
-            share = scope.payload_bytes / scope.raw_bytes
-            scope.raw_bytes = scope.payload_bytes = 0
-            if scope.best_share is not None and share > FADED * scope.best_share and scope.sample is None:
-                scope.start_again()
-            else:
-                scope.best_share = share if scope.best_share is None else min(scope.best_share, share)
+        for checksums in self._used.values():
+            checksums.add(dictionary)
+        self._scopes.note_gain(self._kept, row_key, _COLUMN_NAMES[column], (raw_bytes, payload_bytes), dictionary)
 
     @contextmanager
     def recording_use(self) -> Iterator[set[bytes]]:
         """Collects the checksums of dictionaries that a scope or a value begins to use inside the block."""
-        used = self._used = set()
+        checksums: set[bytes] = set()
+        mark = object()
         try:
-            yield used
+            self._used[mark] = checksums
+            yield checksums
         finally:
-            self._used = None
+            self._used.pop(mark, None)
 
     def load(self, checksum: bytes) -> bytes:
         """The content of the dictionary that a record names."""
@@ -472,104 +371,17 @@ class SiteDictionaries:
             self._files.sync()
         except BaseException:
             self.forget()
-            self._changed.clear()
+            self._scopes.take_changed()
             raise
 
     def mutations(self) -> list[RowMutations]:
         """Rows with the dictionaries of changed scopes, to be written with the group."""
-        rows = [_row(DICTIONARY_ROW_PREFIX + name, value) for name, value in self._changed.items()]
-        self._changed.clear()
-        return rows
+        return [_row(DICTIONARY_ROW_PREFIX + name, value) for name, value in self._scopes.take_changed()]
 
     def forget(self) -> None:
         """Clear the caches of scopes and dictionaries: compaction has changed which are in use."""
-        self._scopes.clear()
-        self._sample_bytes = 0
+        self._scopes.forget()
         self._prepared.clear()
-        self._site_scopes = {}
-
-    def _site(self, row_key: bytes, column: Column) -> tuple[bytes, _Scope]:
-        """The name of a row's site (host and first path segment of its row key), and its scope."""
-        if not self._site_start or not row_key.startswith(self._site_start):
-            self._site_name, self._site_start = _site_of(row_key)
-            self._site_scopes = {}
-        known = self._site_scopes.get(column)
-        if known is None:
-            name = self._site_name + _COLUMN_NAMES[column]
-            scope = self._scope(name)
-            known = self._site_scopes[column] = name, scope
-        return known
-
-    def _scope(self, name: bytes) -> _Scope:
-        scope = self._scopes.get(name)
-        if scope is not None:
-            self._scopes.move_to_end(name)
-            return scope
-        stored = self._row_of_scope(DICTIONARY_ROW_PREFIX + name)
-        scope = _Scope(stored[1:], stored[0]) if stored else _Scope(b"", 0)
-        self._scopes[name] = scope
-        self._evict()
-        return scope
-
-    def _evict(self) -> None:
-        while len(self._scopes) > MAX_CACHED_SCOPES or (
-            self._sample_bytes > self._most_sample_bytes and len(self._scopes) > 1
-        ):
-            _, scope = self._scopes.popitem(last=False)
-            self._sample_bytes -= scope.sample_bytes
-            self._site_scopes = {}
-
-    def _tablet(self, row_key: bytes, column: Column) -> tuple[bytes, _Scope]:
-        """The name of a row's tablet, and its scope."""
-        name = b"tablet " + self._tablet_of(row_key).to_bytes(8, "big") + _COLUMN_NAMES[column]
-        return name, self._scope(name)
-
-    def _sample(self, name: bytes, scope: _Scope, raw: bytes) -> None:
-        sample = scope.sample
-        if sample is None:
-            return
-        self._sample_bytes += sample.take(raw)
-        if sample.seen_bytes >= STAGES[scope.stage][0]:
-            before = sample.sample_bytes
-            try:
-                self._next_stage(name, scope, sample)
-            finally:
-                self._sample_bytes += scope.sample_bytes - before
-        if self._sample_bytes > self._most_sample_bytes:
-            self._evict()
-
-    def _next_stage(self, name: bytes, scope: _Scope, sample: Sample) -> None:
-        """Make the scope's next dictionary from its sample."""
-        level = PASSING_PACK_LEVEL if scope.stage + 1 < len(STAGES) else PACK_LEVEL
-        checksum = scope.checksum = self._files.write(sample.content(), level)
-        if self._used is not None:
-            self._used.add(checksum)
-        self._prepare(checksum)
-        scope.stage += 1
-        scope.best_share = None
-        self._changed[name] = bytes((scope.stage,)) + checksum
-        if scope.stage == len(STAGES):
-            scope.sample = None
-        else:
-            sample.widen(STAGES[scope.stage][1])
-
-    def _prepared_of(self, scope: _Scope) -> Dictionary | None:
-        """The dictionary of a scope that has one, if it is cached, or if pages have earned to prepare it."""
-        checksum = scope.checksum
-        dictionary = self._prepared.get(checksum)
-        if dictionary is None and self._earned >= PAGES_A_LOAD:
-            self._earned -= PAGES_A_LOAD
-            dictionary = self.unreadable.attempt(lambda: self._prepare(checksum))
-            if dictionary is None:
-                scope.checksum = b""
-                self._sample_bytes -= scope.sample_bytes
-                scope.start_again()
-        return dictionary
-
-    def _prepare(self, checksum: bytes) -> Dictionary:
-        dictionary = Dictionary(self._files.load(checksum), checksum=checksum)
-        self._prepared.put(checksum, dictionary)
-        return dictionary
 
 
 class TabletDictionaries:
@@ -658,7 +470,7 @@ class TabletDictionaries:
         if not self._of_sites:
             return b""
         if not self._site_start or not row_key.startswith(self._site_start):
-            self._site, self._site_start = _site_of(row_key)
+            self._site, self._site_start = docstore_native.site_of(row_key)
             self._of_site = {}
         checksum = self._of_site.get(column)
         if checksum is None:  # its row may lie in the range of another tablet
@@ -675,15 +487,6 @@ class TabletDictionaries:
                 return None
             found = self._prepared[column, is_of_site] = Dictionary(content, self._level, checksum)
         return found
-
-
-def _site_of(row_key: bytes) -> tuple[bytes, bytes]:
-    """The name of a row's site (host and first path segment of its row key), and what all its row keys begin with."""
-    host_end = row_key.find(b")/") + 2
-    segment_end = row_key.find(b"/", host_end)
-    name = b"site " + (row_key[:segment_end] if segment_end > 0 else row_key[:host_end])
-    # Sites with path segments begin like the site of their host without one.
-    return name, row_key[: segment_end + 1] if segment_end > 0 and host_end > 1 else b""
 
 
 def checksums_in_use(engine: Engine) -> Iterator[bytes]:

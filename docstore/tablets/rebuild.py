@@ -86,8 +86,8 @@ def rebuild(folder: Path) -> RebuildReport:
         raise StoreUnavailable(f"there is no {engine_folder}, so there are no rows to rebuild; {SALVAGE_ROWS}")
     refuse_after_fork(folder)
     lock = StoreLock(folder / LOCK_FILE, __version__)
-    lock.acquire()
     try:
+        lock.acquire()
         path, old = folder / FORMAT_FILE, folder / (FORMAT_FILE + ".old")
         source = path if files.exists(path) else old
         content = files.read_whole(source) if files.exists(source) else b""

@@ -1,11 +1,7 @@
 """One self-describing stored value: its fields, its bytes in a segment, and the ref by which a row names it.
 
-Knows the layouts of `format`.  Must not know where records lie, nor how a payload is compressed.  Native code makes the
-bytes (native/python/src/records.rs); tests/reference/record.py is the readable definition.
-
-A record can be as small as 200 bytes when its payload is a delta, so its header is: 22 bytes with both CRCs for nearly
-every page (`narrow`), 32 where a length or the timestamp does not fit (`wide`).  Both are fixed layouts, because one
-`struct` call costs less than six varints, and a point read decodes one record per page.
+Native code makes and reads the bytes (`native/store/src/record.rs`).  Must not know where records lie, nor how a
+payload is compressed.
 
 `walk_records` reads a segment without refs, past damage: for recovery, check, repair and compaction.  After damage it
 searches the next complete valid record.  The CRC over header and fields starts from the segment's number, the payload
@@ -17,9 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from struct import Struct
 from typing import NamedTuple
-from zlib import crc32
 
 from docstore.compiled import docstore_native
 from docstore.model.errors import CorruptionError, InvalidArgument
@@ -29,47 +23,21 @@ from docstore.model.format import (
     CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
-    RECORD_BODY_LENGTH_BYTES,
-    RECORD_COLUMNS,
     RECORD_COPIES,
     RECORD_CRC_BYTES,
     RECORD_DELETE_COLUMN,
     RECORD_DELETE_FAMILY,
     RECORD_DELETE_ROW,
+    RECORD_FIELDS_MAX_BYTES,
     RECORD_GROUP,
     RECORD_MAGIC,
-    RECORD_NARROW_HEADER,
-    RECORD_NARROW_HEADER_BYTES,
     RECORD_RELATED_BYTES,
-    RECORD_TIMESTAMP_STEP,
-    RECORD_VALUE,
-    RECORD_WIDE,
-    RECORD_WIDE_HEADER,
     RECORD_WIDE_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
 )
 from docstore.storage.files import ReadFile
-from docstore.storage.values import REF_TAG
 
 decode_varint, encode_varint = docstore_native.decode_varint, docstore_native.encode_varint
-_NARROW = Struct(RECORD_NARROW_HEADER)
-_WIDE = Struct(RECORD_WIDE_HEADER)
-_CRC = Struct("<I")
-_KINDS = frozenset(
-    (RECORD_VALUE, RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN, RECORD_GROUP, RECORD_COPIES)
-)
-_RELATED_BYTES = {
-    CODEC_STORED: 0,
-    CODEC_ZSTD: 0,
-    CODEC_ZSTD_DICTIONARY: RECORD_RELATED_BYTES,
-    CODEC_ZSTD_DELTA: RECORD_RELATED_BYTES,
-    CODEC_ZSTD_BODY: RECORD_BODY_LENGTH_BYTES,
-}
-"""Of what a record names its dictionary, base or body by."""
-_TAGS = frozenset(kind | wide | codec << 4 for kind in _KINDS for wide in (0, RECORD_WIDE) for codec in _RELATED_BYTES)
-_COLUMN_NUMBERS = {column: number for number, column in RECORD_COLUMNS.items()}
-_COLUMNS: list[tuple[str, bytes] | None] = [RECORD_COLUMNS.get(number) for number in range(256)]
-
 CODEC_NAMES = {
     CODEC_STORED: "stored",
     CODEC_ZSTD: "zstd",
@@ -79,8 +47,6 @@ CODEC_NAMES = {
 }
 """For people: in reports and statistics."""
 RECORD_HEADER_MAX_BYTES = RECORD_WIDE_HEADER_BYTES
-FIELDS_MAX_BYTES = 256 << 10
-"""Row key, column and related checksum together; a walk over damage holds so much at once."""
 
 
 class Record(NamedTuple):
@@ -110,11 +76,6 @@ class Record(NamedTuple):
     payload: bytes
 
 
-_ENCODER = docstore_native.RecordEncoder(
-    (RECORD_MAGIC, bytes(sorted(_KINDS)), RECORD_WIDE, RECORD_TIMESTAMP_STEP), _COLUMN_NUMBERS
-)
-
-
 def encode_records(records: Sequence[Record], segment: int, offset: int) -> tuple[bytes, list[bytes]]:
     """Encode records that lie one behind the other in a segment from an offset on.
 
@@ -125,12 +86,12 @@ def encode_records(records: Sequence[Record], segment: int, offset: int) -> tupl
     Raises:
         InvalidArgument: a field does not fit the format.
     """
-    made = _ENCODER.encode(records, segment, offset)
+    made = docstore_native.encode_records(records, segment, offset)
     if made is None:
         raise InvalidArgument(
             "a record does not fit docs/format.md: its kind, codec and related checksum must be known; its timestamp "
             "is microseconds in [0, 2**63); its value has at most 2**32 - 1 bytes, its row key and column at most "
-            f"{FIELDS_MAX_BYTES}; split a longer value"
+            f"{RECORD_FIELDS_MAX_BYTES}; split a longer value"
         )
     return made
 
@@ -144,90 +105,19 @@ def encode_record(record: Record, segment: int) -> bytes:
     return encode_records([record], segment, 0)[0]
 
 
-def decode_record(source: bytes, seed: int, offset: int = 0) -> Record:
+def decode_record(source: bytes, segment: int, offset: int = 0) -> Record:
     """Decode the record at an offset of `source`, which must hold all of it.
 
     Raises:
         CorruptionError: the bytes are not a whole, sound record; the error's offset is within `source`.
     """
-    try:
-        tag = source[offset + 1]
-        if tag & RECORD_WIDE:
-            magic, tag, column, reserved, fields_bytes, payload_bytes, raw_bytes, timestamp, payload_crc = (
-                _WIDE.unpack_from(source, offset)
-            )
-            fields_offset = offset + RECORD_WIDE_HEADER_BYTES
-        else:
-            magic, tag, column, fields_bytes, payload_bytes, raw_bytes, low, high, payload_crc = _NARROW.unpack_from(
-                source, offset
-            )
-            fields_offset = offset + RECORD_NARROW_HEADER_BYTES
-            timestamp = (high << 16 | low) * RECORD_TIMESTAMP_STEP
-            reserved = 0
-        crc_offset = fields_offset + fields_bytes
-        (head_crc,) = _CRC.unpack_from(source, crc_offset)
-    except Exception as error:
-        raise _cut_off(source, offset) from error
-    if magic != RECORD_MAGIC:
-        raise CorruptionError(
-            "no record begins here", offset=offset, expected=f"{RECORD_MAGIC:#04x}", found=f"{magic:#04x}"
-        )
-    found = crc32(source[offset:crc_offset], seed)
-    if found != head_crc:
-        raise CorruptionError(
-            "record header fails its CRC", offset=offset, expected=f"{head_crc:#010x}", found=f"{found:#010x}"
-        )
-    payload_offset = crc_offset + RECORD_CRC_BYTES
-    payload = source[payload_offset : payload_offset + payload_bytes]
-    found = crc32(payload)
-    if found != payload_crc:
-        if len(payload) != payload_bytes:
-            raise _cut_off(source, offset)
-        raise CorruptionError(
-            "record payload fails its CRC", offset=offset, expected=f"{payload_crc:#010x}", found=f"{found:#010x}"
-        )
-    codec = tag >> 4
-    related_bytes = _RELATED_BYTES.get(codec, 0)
-    related = source[fields_offset : fields_offset + related_bytes]
-    fields_offset += related_bytes
-    known = _COLUMNS[column]
-    if known is not None:
-        family, qualifier = known
-    elif column == 0:
-        family, qualifier, fields_offset = _read_column(source, fields_offset)
-    if tag not in _TAGS or reserved or (column and known is None) or fields_offset > crc_offset:
-        # The CRC holds, so this is no damage: it was written by a newer docstore, or by a fault of ours.
-        raise CorruptionError(
-            "record of an unknown kind, codec or column",
-            offset=offset,
-            expected="one of docs/format.md",
-            found=f"tag {tag:#04x}, column {column}",
-        )
-    return Record(
-        tag & 7, source[fields_offset:crc_offset], family, qualifier, timestamp, codec, related, raw_bytes, payload
-    )
+    return Record(*docstore_native.decode_record(source, segment, offset))
 
 
-def record_span(head: bytes, offset: int, seed: int) -> int | None:
-    """The length of the record whose header and fields stand at an offset, in bytes; None if these are damaged.
+record_span = docstore_native.record_span
+"""(bytes, offset, segment) -> length of the record whose header and fields stand there; None if these are damaged.
 
-    Looks at header and fields only, so that a scan can find the next record without the payload of this one.
-    """
-    try:
-        if head[offset] != RECORD_MAGIC or head[offset + 1] not in _TAGS:
-            return None
-        if head[offset + 1] & RECORD_WIDE:
-            fields_bytes, payload_bytes = _WIDE.unpack_from(head, offset)[4:6]
-            crc_offset = offset + RECORD_WIDE_HEADER_BYTES + fields_bytes
-        else:
-            fields_bytes, payload_bytes = _NARROW.unpack_from(head, offset)[3:5]
-            crc_offset = offset + RECORD_NARROW_HEADER_BYTES + fields_bytes
-        (head_crc,) = _CRC.unpack_from(head, crc_offset)
-    except Exception:
-        return None
-    if crc32(head[offset:crc_offset], seed) != head_crc:
-        return None
-    return int(crc_offset + RECORD_CRC_BYTES - offset + payload_bytes)
+It looks at header and fields only, so that a scan can find the next record without the payload of this one."""
 
 
 # --- delete marks ---
@@ -290,19 +180,6 @@ def copied_segments(mark: Record) -> list[int]:
     return found
 
 
-def _read_column(source: bytes, offset: int) -> tuple[str, bytes, int]:
-    length, offset = decode_varint(source, offset)
-    family = source[offset : offset + length].decode(errors="replace")
-    length, offset = decode_varint(source, offset + length)
-    return family, source[offset : offset + length], offset + length
-
-
-def _cut_off(source: bytes, offset: int) -> CorruptionError:
-    return CorruptionError(
-        "record is cut off", offset=offset, expected="a whole record", found=f"{max(0, len(source) - offset)} bytes"
-    )
-
-
 # --- refs, and what records name
 
 
@@ -314,9 +191,8 @@ class Ref(NamedTuple):
     length: int
 
 
-def encode_ref(segment: int, offset: int, length: int) -> bytes:
-    """Encode a ref: three varints, 8 bytes for nearly every page."""
-    return encode_varint(segment) + encode_varint(offset) + encode_varint(length)
+encode_ref = docstore_native.encode_ref
+"""(segment, offset, length) -> a ref: three varints, 8 bytes for nearly every page."""
 
 
 def decode_ref(ref: bytes) -> Ref:
@@ -325,7 +201,7 @@ def decode_ref(ref: bytes) -> Ref:
     Raises:
         CorruptionError: not three whole varints.
     """
-    place = docstore_native.value_place(REF_TAG + b"\0" + ref)
+    place = docstore_native.place_of(ref)
     if place is None:
         raise CorruptionError("a ref is damaged", expected="three varints", found=ref.hex() or "nothing")
     return Ref(*place)
@@ -379,7 +255,7 @@ def _names(joined: bytes) -> Iterator[bytes]:
 
 WINDOW_BYTES = 1 << 20
 """Bytes of a read; for a larger record the window grows."""
-_HEAD_BYTES = RECORD_HEADER_MAX_BYTES + FIELDS_MAX_BYTES + RECORD_CRC_BYTES
+_HEAD_BYTES = RECORD_HEADER_MAX_BYTES + RECORD_FIELDS_MAX_BYTES + RECORD_CRC_BYTES
 
 _MAGIC = bytes((RECORD_MAGIC,))
 

@@ -231,8 +231,8 @@ class Reserve:
         part_bytes = held_bytes // PARTS + 1 if in_parts else spare_bytes
         thread = threading.get_ident()
         is_outermost = thread not in self._freeing
-        self._freeing.add(thread)
         try:
+            self._freeing.add(thread)
             if not in_parts and self.is_scarce():
                 self.release(part_bytes)
             self._is_spent |= not in_parts
@@ -246,8 +246,8 @@ class Reserve:
                         raise
         finally:
             if is_outermost:
-                self._freeing.discard(thread)
                 self._is_spent = False
+                self._freeing.discard(thread)
                 if not in_parts:
                     self.take_back()
 

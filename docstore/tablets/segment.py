@@ -230,7 +230,7 @@ class ValueLog:
         self._closed_progress: dict[int, SegmentProgress] = {}
         self._next_number = 1
         self._group = 0
-        self._pins = 0
+        self._pins: set[object] = set()
 
     # --- opening ---
 
@@ -618,17 +618,18 @@ class ValueLog:
     @contextmanager
     def pinned(self) -> Iterator[None]:
         """No segment is removed inside this block: for a backup, or a dry run with refs of its own."""
-        with self._lock:
-            self._pins += 1
+        pin = object()
         try:
+            with self._lock:
+                self._pins.add(pin)
             yield
         finally:
             with self._lock:
-                self._pins -= 1
+                self._pins.discard(pin)
 
     def is_pinned(self) -> bool:
         """Whether a `pinned` block is running."""
-        return self._pins > 0
+        return bool(self._pins)
 
     def remove(self, segment: int) -> None:
         """Unlink a draining segment without refs; open readers can still read from it.

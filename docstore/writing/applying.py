@@ -21,6 +21,7 @@ from docstore.model.format import (
     CAPTURE_NOT_MODIFIED,
     CAPTURE_REJECTED,
     CAPTURE_STORED,
+    REASON_NOT_MODIFIED,
 )
 from docstore.model.types import Mutation, Page, Policy, RowMutations
 from docstore.reading.documents import DocumentReader
@@ -107,7 +108,7 @@ class DuplicateApplier:
     ) -> Applied:
         document = self._reader.live(pointer)
         verdict = None if document is None else document.newest.verdict
-        if document is None or not document.body or verdict is None or verdict.reason == capture.REASON_NOT_MODIFIED:
+        if document is None or not document.body or verdict is None or verdict.reason == REASON_NOT_MODIFIED:
             return Applied(reason="changed")
         if policy is Policy.REFERENCE and verdict.stored == capture.STORED_REFERENCE:
             return Applied(reason="done")

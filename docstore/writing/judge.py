@@ -41,6 +41,7 @@ from docstore.model.format import (
     CAPTURE_NOT_MODIFIED,
     CAPTURE_REJECTED,
     CAPTURE_STORED,
+    REASON_NOT_MODIFIED,
     TIMESTAMP_MAX,
 )
 from docstore.model.keys import same_site
@@ -73,7 +74,7 @@ MOST_PROBES = 8
 """Milliseconds that are looked up one by one; after that, runs of taken milliseconds are read at once."""
 
 _UNJUDGED = StoredVerdict(VerdictKind.NEW, b"", 0, 0.0, "", b"", 0, 0, Previous.NONE, 0.0, capture.STORED_REFUSED)
-_NOT_MODIFIED = _UNJUDGED._replace(reason=capture.REASON_NOT_MODIFIED, stored=capture.STORED_VISIT)
+_NOT_MODIFIED = _UNJUDGED._replace(reason=REASON_NOT_MODIFIED, stored=capture.STORED_VISIT)
 _CONFIRMED = _NOT_MODIFIED._replace(
     previous=Previous.SAME_BYTES, previous_similarity=1.0, stored=capture.STORED_CONFIRMED
 )

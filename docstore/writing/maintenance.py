@@ -443,10 +443,10 @@ class Pruner:
         """Go through all postings; -> number of removed postings."""
         kinds = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT)
         removed = sum(map(self._sweep, kinds))
-        with self._lock:
-            self._text_index.begin_prune()
         live = None
         try:
+            with self._lock:
+                self._text_index.begin_prune()
             live = self._texts()
         finally:
             removed += self._text_index.prune(live)

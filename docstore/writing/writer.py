@@ -35,7 +35,7 @@ from itertools import groupby
 from docstore.dedup.pages import Batch
 from docstore.model import capture
 from docstore.model.capture import Column, PagePointer
-from docstore.model.errors import InvalidArgument, StorageError, StoreUnavailable
+from docstore.model.errors import FORKED, InvalidArgument, StorageError, StoreUnavailable
 from docstore.model.keys import url_of
 from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
 from docstore.reading.index import open_texts
@@ -250,7 +250,6 @@ def _accepted(outcome: PutResult | Exception) -> PutResult:
 
 
 _CLOSED = "the store was closed before this page was written; open the store and write the page again"
-_FORKED = "this process is a fork of the one that opened the store; open the store again in this process"
 
 
 class Request:
@@ -306,7 +305,7 @@ class WriteQueue:
             StoreUnavailable: the store is closed, or belongs to the parent process.
         """
         if os.getpid() != self._process:
-            raise StoreUnavailable(_FORKED)
+            raise StoreUnavailable(FORKED)
         if self._is_closed:
             raise StoreUnavailable(_CLOSED)
 

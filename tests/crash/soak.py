@@ -5,10 +5,14 @@
     python -m tests.crash.soak --keep FOLDER              # goes on with the store and the ledgers of an earlier run
 
 In each round a process, the host, opens the store, compares all of it with the ledgers, and then writes it: three
-writers (threads, or processes that ask its server), one that reads, and one for what else there is: compaction, sweeps
-with write-back, reindex, the search index, backups, repair, visits of the far future and the past by its clock.  After
-a number of operations, which the seed gives like all else, the host is killed, stopped for a while and killed, ended in
-order, or the disk is filled up.  What threads do at the same time is not replayed.
+writers (threads, or processes that ask its server), one that reads, one that forks, and two for what else there is:
+compaction, sweeps with write-back, reindex, the search index, backups, repair, visits of the far future and the past by
+its clock.  One of them, a writer or upkeep, runs in the main thread, and is interrupted by SIGINT again and again.
+After a number of operations, which the seed gives like all else, the host is killed, stopped for a while and killed,
+ended in order, or the disk is filled up.  What threads do at the same time is not replayed.
+
+A forked child does what a program might: it asks the store of its parent, opens that store, opens another one, reads a
+copy.  Each has to end with an answer or an error of docstore.
 
 Each page has an owner, one of the writers, which notes in its ledger what it is about to do and what it was told.  The
 body of a capture follows from its URL and time, so whatever is read at any time can be checked.  The store keeps the
@@ -27,9 +31,11 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -45,7 +51,7 @@ from docstore.serving.client import connect
 from docstore.serving.run import Server
 from docstore.serving.settings import Settings
 from docstore.serving.telemetry import Log
-from docstore.storage.files import Files
+from docstore.storage.files import Files, uninterrupted
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.reindex import reindex
@@ -60,6 +66,13 @@ DISK_MEGABYTES = 96
 LIMITS = {"segment_bytes": 200_000, "tablet_bytes": 1_500_000, "flush_texts": 60}
 DUPLICATES = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
 POLICIES = [dict.fromkeys(DUPLICATES, policy) for policy in (Policy.FLAG, Policy.FLAG, Policy.REFERENCE)]
+UPKEEP = "compact", "compact", "sweep", "backup", "clock", "search", "reindex", "repair"
+MORE_UPKEEP = "compact", "sweep", "sweep", "search", "reindex"
+FORKED = "get", "put", "open", "open another", "create", "read"
+"""What a forked child does."""
+PATIENCE_SECONDS = 120
+POLL_SECONDS = 0.01
+INTERRUPTS_A_SECOND = 3
 LEDGER, TOLD, OPENED, END, HOST, DONE = "ledger", "told", "opened", "end", "host.log", "done.json"
 
 
@@ -74,6 +87,33 @@ def body_of(url: str, at: int) -> bytes:
     if source.random() < 0.5:
         text = changed(text, source.randrange(10), min(len(text), source.randrange(1, 12)))
     return page(text, title=f"Page {text[0]}") + (source.randbytes(20_000) if source.random() < 0.05 else b"")
+
+
+def import_all() -> None:
+    """Import what is imported when it is first needed.
+
+    An import is not safe from what is tried here: CPython 3.11 keeps the lock of all imports if SIGINT arrives just
+    behind its acquisition, and a fork keeps the locks of modules that another thread imports.
+    """
+    for folder in docstore.__path__:
+        for package in ("dedup", "reading", "search", "sweep", "tablets", "tablets.compaction", "writing"):
+            for path in Path(folder, *package.split(".")).glob("[a-z]*.py"):
+                import_module(f"docstore.{package}.{path.stem}")
+
+
+def in_child(what: str, store: DocumentStore, folder: Path) -> None:
+    """What a forked child of the host does."""
+    if what == "get":
+        store.get(url_of(0, 0))
+    elif what == "put":
+        store.put_page("https://child.example/", b"<p>a page of a child, which must not be stored")
+    elif what == "read":
+        with docstore.open(folder / "restored", read_only=True) as other:
+            sum(1 for _ in other.urls())
+    else:
+        place = {"open": folder / "disk" / "store", "open another": folder / "restored", "create": folder / "of-child"}
+        with docstore.open(place[what], create=what == "create") as other:
+            other.put_page("https://child.example/", b"<p>a page of a child")
 
 
 # --- ledgers
@@ -108,9 +148,10 @@ class Ledger:
         return self
 
     def note(self, **entry: Any) -> None:
-        with self.path.open("a") as file:  # one write: a kill leaves no half of a line
-            file.write(json.dumps(entry) + "\n")
-        self._take(entry)
+        with uninterrupted():
+            with self.path.open("a") as file:  # one write: a kill leaves no half of a line
+                file.write(json.dumps(entry) + "\n")
+            self._take(entry)
 
     def _take(self, entry: dict[str, Any]) -> None:
         url, row = entry["url"], self.rows.get(entry["url"], Row())
@@ -171,7 +212,9 @@ class Host:
     def __init__(self, folder: Path, seed: int, number: int) -> None:
         self.folder, self.seed, self.number = folder, seed, number
         self.source = Random(f"{seed} {number}")
-        self.days = 0
+        self.days = self.interrupts = self.forks = 0
+        self.forking = Random(f"{seed} {number} forks")
+        self._is_interruptible = False
         self.ledgers = [Ledger(folder, writer).read() for writer in range(WRITERS)]
         self.stopped = threading.Event()
 
@@ -183,6 +226,7 @@ class Host:
 
     def run(self, *, serves: bool) -> None:
         """Compare the store with the ledgers, then work on it until the end of the round."""
+        signal.signal(signal.SIGINT, self._interrupt)
         self._check_backup()
         with self.open() as store:
             if store.lost:
@@ -207,41 +251,95 @@ class Host:
         (self.folder / OPENED).write_text(str(self.number))
 
     def _work(self, store: DocumentStore, writers: list[Callable[[], None]]) -> None:
-        jobs = [*writers, lambda: self._read(store), lambda: self._upkeep(store)]
+        jobs: list[Callable[[], None]] = [
+            *writers,
+            partial(self._upkeep, store, Random(f"{self.seed} {self.number} upkeep"), UPKEEP),
+            partial(self._upkeep, store, Random(f"{self.seed} {self.number} more upkeep"), MORE_UPKEEP),
+            partial(self._read, store),
+            partial(self._fork, store),
+        ]
+        import_all()
+        interrupted = jobs.pop(self.source.choice([0, len(writers)]))
         threads = [threading.Thread(target=self._guarded, args=(job,), daemon=True) for job in jobs]
         for thread in threads:
             thread.start()
         if writers:
             self._say_opened()
         while not (self.folder / END).exists():
-            time.sleep(0.05)
+            with suppress(KeyboardInterrupt):
+                self._is_interruptible = True
+                self._guarded(interrupted, until=(self.folder / END).exists)
+                self.stopped.wait(0.05)  # the store is closed, or it is the end
+        self._is_interruptible = False
         self.stopped.set()
         for thread in threads:
             thread.join()
+        print(f"{self.interrupts} interrupts, {self.forks} forks", flush=True)
 
-    def _guarded(self, job: Callable[[], None]) -> None:
-        while not self.stopped.is_set():
+    def _interrupt(self, _signal: int, _frame: object) -> None:
+        if self._is_interruptible:
+            self.interrupts += 1
+            raise KeyboardInterrupt
+
+    def _guarded(self, job: Callable[[], None], until: Callable[[], bool] = lambda: False) -> None:
+        while not self.stopped.is_set() and not until():
             try:
                 job()
             except StorageError:  # the disk is full
                 self.stopped.wait(0.05)
             except StoreUnavailable:
                 return
+            except KeyboardInterrupt:
+                raise
             except BaseException as error:
-                tell(self.folder, f"{type(error).__name__}: {error}")
+                tell(self.folder, "".join(traceback.format_exception(error)))
                 raise
 
     def _read(self, store: DocumentStore) -> None:
         captures_of(store, url_of(self.source.randrange(WRITERS), self.source.randrange(URLS)))
 
-    def _upkeep(self, store: DocumentStore) -> None:
-        what = self.source.choice(["compact", "compact", "sweep", "backup", "clock", "search", "reindex", "repair"])
+    def _fork(self, store: DocumentStore) -> None:
+        """Fork, and wait for the child: it ends, and changes nothing.
+
+        Raises:
+            Fault: the child hangs, or gets what is no error of docstore.
+        """
+        what = self.forking.choice(FORKED)
+        child = os.fork()
+        if child == 0:
+            code = 0
+            try:
+                in_child(what, store, self.folder)
+            except (StoreUnavailable, StorageError):
+                pass
+            except BaseException as error:
+                os.write(2, f"forked child, {what}: {type(error).__name__}: {error}\n".encode())
+                code = 9
+            os._exit(code)
+        self.forks += 1
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            if time.monotonic() > end:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                raise Fault(f"a forked child hangs: {what}")
+            time.sleep(0.01)
+        if ended[1]:
+            raise Fault(f"a forked child ended with {os.waitstatus_to_exitcode(ended[1])}: {what}")
+        self.stopped.wait(self.forking.random())
+
+    def _upkeep(self, store: DocumentStore, source: Random, kinds: tuple[str, ...]) -> None:
+        what = source.choice(kinds)
+        with suppress(StoreUnavailable):  # the other one runs the same job
+            self._maintain(store, source, what)
+
+    def _maintain(self, store: DocumentStore, source: Random, what: str) -> None:
         if what == "compact":
-            store.compact(level=self.source.choice(["fast", "fast", "best"]), full=self.source.random() < 0.3)
+            store.compact(level=source.choice(["fast", "fast", "best"]), full=source.random() < 0.3)
         elif what == "sweep":
-            sweep(store, SweepOptions(threads=1, apply=self.source.choice([None, "reference"]), any_host=True))
+            sweep(store, SweepOptions(threads=1, apply=source.choice([None, "reference"]), any_host=True))
         elif what == "clock":
-            self.days = self.source.choice([0, 0, 400, -400])
+            self.days = source.choice([0, 0, 400, -400])
         elif what == "search":
             store.search_index().update()
         elif what == "reindex":
@@ -334,7 +432,9 @@ def _put(store: Any, url: str, at: int, policies: dict[VerdictKind, Policy], led
         if other != url and other not in ledger.open and any(body_of(other, one) == body for one in row.sure)
     ]
     result = store.put_page(url, body, headers=HTML, fetched_at=at, policies=policies)
-    if result.timestamp != at or result.stored not in ("body", "reference"):
+    # If the thread that commits a group is interrupted behind its commit, the pages of the others are written again.
+    stored = result.known_as if result.stored == "known" else result.stored
+    if result.timestamp != at or stored not in ("body", "reference"):
         raise Fault(f"{url} at {at} was stored as {result.stored} at {result.timestamp}")
     verdict = result.verdict
     if verdict.kind is VerdictKind.EXACT and body_of(verdict.of_url, verdict.of_timestamp) != body:
@@ -394,7 +494,7 @@ class Driver:
             self._wait(host, (self.folder / OPENED).exists)
             if serves:
                 clients = [self._start("--round", number, "--writer", writer) for writer in range(WRITERS)]
-            self._wait_for(host, source.randrange(4, self.most_operations))
+            self._wait_for(host, source.randrange(4, self.most_operations), interrupts=source)
             how = source.choice(["kill", "kill", "stop", "end", "fill"])
             if how == "stop":
                 for process in (host, *clients[:1]):
@@ -427,9 +527,16 @@ class Driver:
             (self.folder / "disk" / "ballast").unlink()
             self._wait_for(host, source.randrange(200))
 
-    def _wait_for(self, host: subprocess.Popen[bytes], operations: int) -> None:
+    def _wait_for(self, host: subprocess.Popen[bytes], operations: int, interrupts: Random | None = None) -> None:
+        """Wait for so many operations; meanwhile the host is interrupted at drawn moments."""
         end = self.operations() + operations
-        self._wait(host, lambda: self.operations() >= end, patience_seconds=20, is_needed=False)
+
+        def are_done() -> bool:
+            if interrupts is not None and interrupts.random() < INTERRUPTS_A_SECOND * POLL_SECONDS:
+                host.send_signal(signal.SIGINT)
+            return self.operations() >= end
+
+        self._wait(host, are_done, patience_seconds=20, is_needed=False)
 
     def _wait(
         self,
@@ -448,7 +555,7 @@ class Driver:
                 if is_needed:
                     raise Fault("the host does not get on")
                 return
-            time.sleep(0.01)
+            time.sleep(POLL_SECONDS)
 
     def _raise_told(self) -> None:
         if (self.folder / TOLD).exists():

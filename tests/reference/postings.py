@@ -22,6 +22,7 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
+from docstore.compiled import docstore_native
 from docstore.dedup.index import IndexQuery
 from docstore.model.capture import body_head, text_number
 from docstore.model.errors import CorruptionError
@@ -38,7 +39,6 @@ from docstore.model.format import (
 )
 from docstore.model.sets import Keys, Numbers
 from tests.reference.ranking import propose
-from tests.reference.varint import decode_varint, encode_varint
 from tests.reference.words import words
 
 UNIT_BYTES: Final = 8
@@ -363,11 +363,14 @@ class Postings:
             cell_texts: most texts of a cell; without a text there is one cell.
         """
         entries = [
-            text.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(len(mixed)) + key_bytes(mixed)
+            text.to_bytes(TEXT_NUMBER_BYTES, "big") + docstore_native.encode_varint(len(mixed)) + key_bytes(mixed)
             for text, mixed in zip(self._texts, self._keys, strict=True)
         ]
         starts = range(0, max(1, len(entries)), cell_texts)
-        return [encode_varint(durable_end) + b"".join(entries[start : start + cell_texts]) for start in starts]
+        return [
+            docstore_native.encode_varint(durable_end) + b"".join(entries[start : start + cell_texts])
+            for start in starts
+        ]
 
     def replay(self, cell: bytes) -> None:
         """Post what a cell of the log has.
@@ -375,10 +378,10 @@ class Postings:
         Raises:
             CorruptionError: it ends inside a text.
         """
-        _, at = decode_varint(cell)
+        _, at = docstore_native.decode_varint(cell)
         while at < len(cell):
             text = int.from_bytes(cell[at : at + TEXT_NUMBER_BYTES], "big")
-            count, at = decode_varint(cell, at + TEXT_NUMBER_BYTES)
+            count, at = docstore_native.decode_varint(cell, at + TEXT_NUMBER_BYTES)
             end = at + count * _KEY_BYTES
             if end > len(cell):
                 raise CorruptionError("a cell of the log of postings ends inside a text")

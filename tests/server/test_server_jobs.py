@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
 
+from docstore.model.errors import StoreUnavailable
 from docstore.model.types import Page
 from docstore.reports.check import check
-from docstore.store import open_store
+from docstore.serving.client import connect
+from docstore.store import DocumentStore, open_store
 from tests.serving import Serving, serving
 
 AT = 1_700_000_000_000_000
@@ -85,6 +88,27 @@ def test_what_is_no_job_is_refused(served: Serving) -> None:
     assert served.http.delete("/v1/jobs/none-1").status_code == 404
     failed = run(served.http, "compact", level="fastest")
     assert failed["state"] == "failed" and failed["error"]["class"] == "InvalidArgument"
+
+
+def test_a_job_while_another_of_its_kind_runs_is_refused_as_unavailable(
+    served: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client is told to wait: its call was right, as that of a second `compact` in one process is."""
+    runs, ends, compact = Event(), Event(), DocumentStore.compact
+
+    def held(store: DocumentStore, **options: Any) -> object:
+        runs.set()
+        assert ends.wait(60)
+        return compact(store, **options)
+
+    monkeypatch.setattr(DocumentStore, "compact", held)
+    first = served.http.post("/v1/jobs", json={"kind": "compact"}).json()
+    assert runs.wait(60)
+    with connect(served.server.url) as client, pytest.raises(StoreUnavailable, match="wait for it"):
+        client.compact()
+    ends.set()
+    while served.http.get(f"/v1/jobs/{first['id']}", params={"wait_seconds": 30}).json()["state"] == "running":
+        pass
 
 
 def test_a_cancelled_job_leaves_a_sound_store(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,12 @@ import zstandard
 
 import docstore
 from docstore.model.types import Cell, Page, PutResult
-from docstore.reading.collapse import Similar
 from docstore.reading.documents import Document
 from docstore.serving import app as replays
 from docstore.serving.client import ROOM_BYTES, RemoteCells, RemoteStore
 from docstore.serving.client_calls import endpoint_of
 from docstore.serving.routes import MOST_SIMILAR
-from docstore.serving.service import COMPARERS, SHORT_BYTES
+from docstore.serving.service import SHORT_BYTES
 from docstore.serving.settings import Limits
 from docstore.serving.wire import FrameKind, from_msgpack, read, to_msgpack
 from tests.serving import Serving, frames_of, serving
@@ -459,33 +457,6 @@ def test_a_wrong_path_or_method_is_named(served: Serving) -> None:
         "HEAD",
         "DELETE",
     }
-
-
-def test_no_request_waits_for_a_page_that_is_analysed_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    may_go_on, working = threading.Event(), threading.Semaphore(0)
-    with serving(tmp_path / "s") as one, ThreadPoolExecutor(COMPARERS) as pool:
-        put(one, "https://a.example/")
-        similar = one.store.similar
-
-        def slow_or_quick(page: bytes, **options: Any) -> list[Similar]:
-            if page == b"slow":
-                working.release()
-                assert may_go_on.wait(60)
-            return similar(page, **options)
-
-        def ask(body: str) -> httpx.Response:
-            return one.http.post("/v1/similar", json={"body": body})
-
-        monkeypatch.setattr(one.store, "similar", slow_or_quick)
-        slow = [pool.submit(ask, "slow") for _ in range(COMPARERS - 1)]
-        assert all(working.acquire(timeout=60) for _ in slow)
-        assert ask(BODY.decode()).json()["similar"]
-        assert one.http.get("/v1/page", params={"url": "https://a.example/"}).status_code == 200
-        slow.append(pool.submit(ask, "slow"))
-        assert working.acquire(timeout=60)
-        assert ask("quick").status_code == 429, "so many are compared that it would wait"
-        may_go_on.set()
-        assert {each.result().status_code for each in slow} == {200}
 
 
 def test_similar_pages_are_asked_for_within_bounds(served: Serving) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import random
 import threading
@@ -19,7 +20,7 @@ from docstore import Page, Policy, VerdictKind
 from docstore.archives.ingest import ingest
 from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER
 from docstore.model.choices import Durability
-from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable
+from docstore.model.errors import CommitUnknown, CorruptionError, InvalidArgument, StorageError, StoreUnavailable
 from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DICTIONARY, PURGED_ROW
 from docstore.model.types import ColumnFamily, DeleteCells, GCPolicy, ReadSpec, RowMutations, Schema, SetCell
 from docstore.reports.check import check
@@ -768,7 +769,7 @@ def test_columns_with_long_values_get_dictionaries_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_a_purge_in_python_takes_the_bytes_down(tmp_path: Path, served: bool) -> None:
+def test_a_purge_in_python_takes_the_bytes_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: bool) -> None:
     secret = random.Random(5).randbytes(4000)
     folder = tmp_path / "store"
 
@@ -782,6 +783,16 @@ def test_a_purge_in_python_takes_the_bytes_down(tmp_path: Path, served: bool) ->
         store.put_page("https://1.example/", secret)
         assert store.delete("https://1.example/", purge=True) and not holds()
         assert not store.delete("https://1.example/", purge=True)
+        store.put_page("https://1.example/", secret)
+        with monkeypatch.context() as full, pytest.raises(CommitUnknown, match=r"is deleted, .* is full; .* `compact`"):
+            full.setattr(DocumentStore, "compact", refuse)
+            store.delete("https://1.example/", purge=True)
+        assert store.get("https://1.example/") is None and holds(), "not `StorageError`: it is deleted"
+        store.compact()
+        assert not holds()
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise StorageError(errno.ENOSPC, "the disk is full")
 
     if served:
         with serving(folder) as running, connect(running.server.url) as remote:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from pages import changed, page, words
 
 import docstore
 from docstore import Policy, Previous, VerdictKind
-from docstore.dedup.comparable import bodies_compare, is_blank, text_compares
+from docstore.dedup.comparable import bodies_compare, distinctive_words, is_blank, text_compares
+from docstore.dedup.kernel import words as words_of
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.pages import read_versions
 from docstore.sweep.reindex import reindex
@@ -144,3 +146,12 @@ def test_whatever_a_verdict_names_the_sweep_pairs(tmp_path: Path, seed: int) -> 
         paired = {tuple(sorted(((one, at), (other, other_at)))) for one, at, other, other_at in swept(store, tmp_path)}
     assert len(expected) > 30
     assert expected - paired == set()
+
+
+def test_decimal_digits_of_every_script_distinguish_no_page_and_other_numerals_do() -> None:
+    numerals = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isnumeric()]
+    kept = [one for one in numerals if len(words_of(one * 3)) == 1]
+    assert len(kept) > 700
+    for numeral in kept:
+        word = words_of(numeral * 3)[0]
+        assert distinctive_words(numeral * 3) == (frozenset() if word.isdecimal() else {word}), numeral

@@ -143,9 +143,18 @@ def test_a_part_of_a_body_is_no_page(content_range: str, is_page: bool) -> None:
         ("application/x-www-form-urlencoded", b"foo=bar&dir=%2Fbaz+a", "foo=bar&dir=/baz%20a"),
         ("application/x-www-form-urlencoded; charset=utf-8", "q=\u00e9".encode(), "q=\u00e9"),
         ("application/json", b'{"a": "b", "c": {"a": 2}, "d": "e"}', "a=b&a.2_=2&d=e"),
-        ("application/json", b'[{"a": 1}, {"a": 2}, "left out", {"a": [3, null]}]', "a=1&a.2_=2&a.3_=3&a.4_=None"),
+        ("application/json", b'[{"a": 1}, {"a": 2}, "left out", {"a": [3, null]}]', "a=1&a.2_=2&a.3_=3&a.4_=null"),
         ("application/json", b'{"a": 1}\n{"b": 2}', "a=1&b=2"),
         ("text/plain", b'{"a": "b c"}', "a=b+c"),
+        (
+            "application/json",
+            b'{"type": "event", "id": 44.0, "float": 35.7, "values": [true, false, null], '
+            b'"source": {"type": "component", "id": "a+b&c= d", "values": [3, 4]}}',
+            "type=event&id=44&float=35.7&values=true&values.2_=false&values.3_=null"
+            "&type.2_=component&id.2_=a%2Bb%26c%3D+d&values.4_=3&values.5_=4",
+        ),
+        ("application/x-www-form-urlencoded", "snowman=\u2603".encode(), "snowman=\u2603"),
+        ("application/x-www-form-urlencoded", b"x=%2", "x=%2"),
         ("text/plain", b"words", "__wb_post_data=" + base64.b64encode(b"words").decode()),
         ("application/json", b"{broken", ""),
         ("application/octet-stream", b"\x01\x02", "__wb_post_data=AQI="),

@@ -82,6 +82,15 @@ def test_a_fork_reads_a_store_and_closes_it(tmp_path: Path, keep_open: bool) -> 
     parent.close()
 
 
+@pytest.mark.parametrize("what", ["get", "put"])
+def test_a_fork_that_uses_the_store_of_its_parent_is_refused_with_the_ways_out(tmp_path: Path, what: str) -> None:
+    parent = used_store(tmp_path / "s", keep_open=True)
+    work = {"get": lambda: parent.get(A), "put": lambda: parent.put_page(A, b"<p>child")}
+    said = forked(work[what])
+    assert said.startswith("StoreUnavailable") and all(way in said for way in WAYS_OUT), said
+    parent.close()
+
+
 def _use(folder: str) -> None:
     with docstore.open(folder) as store:
         store.put_page("https://b.example/", b"<p>child")
@@ -131,5 +140,48 @@ def test_a_fork_that_ends_leaves_the_dry_run_of_its_parent(tmp_path: Path) -> No
         "assert folder.exists()\n"
         "dry_run.close()\n"
         "assert not folder.exists()\n"
+    )
+    subprocess.run([sys.executable, "-c", program, tmp_path / "s"], check=True, timeout=60)
+
+
+def test_a_fork_is_refused_although_another_thread_was_importing_a_part_of_docstore(tmp_path: Path) -> None:
+    """The lock of a module that is being imported stays locked in a fork: once, the child waited for it for ever."""
+    program = (
+        "import os, sys, threading, docstore\n"
+        "from importlib.machinery import PathFinder\n"
+        "begun, ended = threading.Event(), threading.Event()\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name != 'docstore.writing.writer':\n"
+        "            return None\n"
+        "        spec = PathFinder.find_spec(name, path)\n"
+        "        real = spec.loader.exec_module\n"
+        "        def slow(module):\n"
+        "            begun.set()\n"
+        "            ended.wait(60)\n"
+        "            real(module)\n"
+        "        spec.loader.exec_module = slow\n"
+        "        return spec\n"
+        "store = docstore.open(sys.argv[1], create=True)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+        "writer = threading.Thread(target=store.put_page, args=('https://a.example/', b'<p>parent'))\n"
+        "writer.start()\n"
+        "begun.wait(60)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    for work in (lambda: store.put_page('https://b.example/', b'<p>child'), store.stats, store.compact):\n"
+        "        try:\n"
+        "            work()\n"
+        "        except docstore.StoreUnavailable as error:\n"
+        "            assert 'spawn' in str(error), error\n"
+        "        else:\n"
+        "            os._exit(9)\n"
+        "    os._exit(0)\n"
+        "status = os.waitpid(child, 0)[1]\n"
+        "ended.set()\n"
+        "writer.join()\n"
+        "assert store.get('https://a.example/') is not None\n"
+        "store.close()\n"
+        "sys.exit(os.waitstatus_to_exitcode(status))\n"
     )
     subprocess.run([sys.executable, "-c", program, tmp_path / "s"], check=True, timeout=60)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from struct import calcsize
 
 from memory_engine import MemoryEngine
 
+from docstore.compiled import docstore_native
 from docstore.model import format as disk
 from docstore.model.capture import BODY, STATUS, TITLE, VISIT, encode_visit
 from docstore.model.choices import Durability
@@ -88,6 +90,18 @@ def test_every_constant_of_segments_records_keys_and_manifest_is_explained() -> 
     names = [name for name in vars(disk) if re.match(rf"({subjects})_", name)]
     assert len(names) > 50
     assert [name for name in names if f"`{name}`" not in PAGE] == []
+
+
+def test_each_number_of_native_code_is_that_of_the_list() -> None:
+    found = docstore_native.disk_format()
+    assert len(found) > 60
+    assert {name: value for name, value in found.items() if getattr(disk, name) != value} == {}
+
+
+def test_a_header_of_a_record_has_the_length_that_native_code_gives_it() -> None:
+    assert calcsize(disk.RECORD_NARROW_HEADER) == disk.RECORD_NARROW_HEADER_BYTES
+    assert calcsize(disk.RECORD_WIDE_HEADER) == disk.RECORD_WIDE_HEADER_BYTES
+    assert calcsize(disk.RUN_FOOTER) + calcsize("<I") == disk.RUN_FOOTER_BYTES
 
 
 def test_numbers_in_the_tables_are_those_of_the_code() -> None:

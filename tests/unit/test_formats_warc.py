@@ -569,11 +569,33 @@ def test_endless_white_space_after_a_record_is_skipped_within_bounded_memory() -
 
 
 @pytest.mark.parametrize(
-    "line", [b"WARC/1.0\r\n", b"WARC/1.0\r\nWARC-Type: response\r\n", b"<DOC>\n<DOCNO>x</DOCNO>\n"]
+    "line",
+    [
+        b"WARC/1.0\r\n",
+        b"WARC/1.0\r\n\r\n",
+        b"WARC/1.0\r\nWARC-Type: response\r\n",
+        b"WARC/1.0\r\nContent-Length: 0\r\n\r\n",
+        b"<DOC>\n",
+        b"<DOC>\n<DOCNO>x</DOCNO>\n",
+    ],
 )
-def test_headers_without_end_are_each_reported_and_read_in_linear_time(line: bytes) -> None:
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_headers_that_begin_no_record_are_counted_and_take_few_steps(
+    line: bytes, pack: Callable[[bytes], bytes]
+) -> None:
     count = share(30_000, 6)
-    assert len(reasons(run(line * count))) == count
+    found = reasons(run(pack(line * count)))
+    counted = [re.search(r"\((\d+) of them in a row\)", reason) for reason in found]
+    assert sum(int(one[1]) if one else 1 for one in counted) == count
+    assert len(found) <= 3 + 8 * len(line) * count / source.CHUNK_BYTES
+
+
+@pytest.mark.parametrize("before", [b"", b"x"], ids=["on a line of its own", "behind a stray byte"])
+@pytest.mark.parametrize("line", [b"WARC/1.0\r\n", b"WARC/1.0\r\nA: b\r\n", b"WARC/1.0\r\nContent-Length: 0\r\n\r\n"])
+def test_a_record_behind_headers_that_begin_none_is_read(line: bytes, before: bytes) -> None:
+    found = run(numbered(1)[0] + line * 100 + before + numbered(2)[1])
+    assert urls(found) == ["http://example.com/0", "http://example.com/1"]
+    assert reasons(found)
 
 
 def test_many_wrong_lengths_are_read_in_linear_time() -> None:

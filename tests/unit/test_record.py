@@ -14,10 +14,10 @@ from docstore.model.format import (
     CODEC_ZSTD_DICTIONARY,
     RECORD_COLUMNS,
     RECORD_DELETE_ROW,
+    RECORD_FIELDS_MAX_BYTES,
     RECORD_VALUE,
 )
 from docstore.tablets.record import (
-    FIELDS_MAX_BYTES,
     Record,
     decode_record,
     delete_column,
@@ -121,7 +121,7 @@ def test_a_record_is_not_sound_in_another_segment() -> None:
         PAGE._replace(related=bytes(16)),
         PAGE._replace(codec=CODEC_ZSTD_DELTA),
         PAGE._replace(codec=CODEC_ZSTD_DELTA, related=bytes(15)),
-        PAGE._replace(row_key=bytes(FIELDS_MAX_BYTES + 1)),
+        PAGE._replace(row_key=bytes(RECORD_FIELDS_MAX_BYTES + 1)),
         PAGE._replace(raw_bytes=1 << 32),
         PAGE._replace(timestamp=-1),
         PAGE._replace(timestamp=1 << 63),

@@ -26,13 +26,7 @@ from docstore.store import DocumentStore
 from docstore.tablets import dictionaries
 from docstore.tablets.codec import PACK_LEVEL, Dictionary, pack
 from docstore.tablets.compaction import job
-from docstore.tablets.dictionaries import (
-    LARGEST_DICTIONARY_BYTES,
-    PASSING_PACK_LEVEL,
-    PIECE_BYTES,
-    STAGES,
-    Sample,
-)
+from docstore.tablets.dictionaries import PASSING_PACK_LEVEL, STAGES
 from docstore.tablets.layout import StoreDirectory
 from docstore.tablets.record import Record
 
@@ -120,11 +114,9 @@ def test_pages_earn_an_evicted_dictionary(tmp_path: Path, monkeypatch: pytest.Mo
     assert used[0] != own[1] == used[-1] != b""
 
 
-def held_now() -> tuple[int, int]:
-    """Bytes of all samples, and of all dictionaries that are prepared."""
-    found = gc.get_objects()
-    samples = sum(sample.sample_bytes for sample in found if isinstance(sample, Sample))
-    return samples, sum(one.memory_bytes for one in found if isinstance(one, Dictionary))
+def prepared_bytes() -> int:
+    """Of all dictionaries that are prepared."""
+    return sum(one.memory_bytes for one in gc.get_objects() if isinstance(one, Dictionary))
 
 
 def test_pages_of_alternating_sites_take_no_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,52 +125,18 @@ def test_pages_of_alternating_sites_take_no_more_memory(tmp_path: Path, monkeypa
     monkeypatch.setitem(SHARES, "samples", (bounds[0] / MB, 0))
     monkeypatch.setitem(SHARES, "prepared dictionaries", (bounds[1] / MB, 0))
     gc.collect()
-    before = held_now()
+    before = prepared_bytes()
     most = (0, 0)
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         for site in range(24):
             list(store.put_pages(pages(site, 4 if site % 3 else 7)))
-            samples, prepared = held_now()
-            most = max(most[0], samples - before[0]), max(most[1], prepared - before[1])
+            samples = store.backend.values.dictionaries.sample_bytes
+            most = max(most[0], samples), max(most[1], prepared_bytes() - before)
         assert most <= bounds and most[1] <= bounds[1]
         assert most[0] > bounds[0] // 2, "samples are held"
         last = pages(23, 8)[-1]
         list(store.put_pages([last]))
         assert store.get(last.url) is not None
-
-
-@pytest.mark.parametrize("stride_pieces", [0, 8])
-def test_one_long_value_makes_no_longer_dictionary_than_many(stride_pieces: int) -> None:
-    long = random.Random(5).randbytes(7 * LARGEST_DICTIONARY_BYTES * max(1, stride_pieces) + 321)
-    sample = Sample()
-    if stride_pieces:
-        sample.widen(stride_pieces)
-    sample.take(long)
-    content = sample.content()
-    assert LARGEST_DICTIONARY_BYTES * 7 // 8 <= len(content) <= LARGEST_DICTIONARY_BYTES
-    assert content[:PIECE_BYTES] == long[:PIECE_BYTES]
-    assert content[-100:] in long[len(long) * 4 // 5 :]
-
-
-def test_sample_keeps_whole_values_first_then_pieces_at_even_distances() -> None:
-    values = [random.Random(seed).randbytes(3000 + 100 * seed) for seed in range(60)]
-    whole = b"".join(values)
-    sample = Sample()
-    for value in values[:40]:
-        sample.take(value)
-    assert sample.content() == b"".join(values[:40])
-    sample.widen(STAGES[1][1])
-    for value in values[40:]:
-        sample.take(value)
-    stride = STAGES[1][1] * PIECE_BYTES
-    ends = [sum(map(len, values[: number + 1])) for number in range(len(values))]
-    expected = []
-    for place in range(0, len(whole), stride):
-        end = next(end for end in ends if end > place)
-        expected.append(whole[place : min(place + PIECE_BYTES, end)])
-    assert sample.content() == b"".join(expected)
-    sample.widen(STAGES[2][1])
-    assert sample.content() == b"".join(expected[:: STAGES[2][1] // STAGES[1][1]])
 
 
 def opened_on(folder: Path, files: Files) -> DocumentStore:
@@ -224,7 +182,7 @@ def test_dictionaries_of_a_group_are_made_durable_once_and_before_its_records(tm
 
 
 def test_only_the_last_dictionary_of_a_site_is_packed_at_the_high_level(
-    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dictionaries, "STAGES", (STAGES[0], (400_000, STAGES[1][1])))
     levels: list[int] = []
@@ -234,7 +192,8 @@ def test_only_the_last_dictionary_of_a_site_is_packed_at_the_high_level(
         return pack(raw, level)
 
     monkeypatch.setattr(dictionaries, "pack", noted)
-    list(store.put_pages(pages(1, 30)))
+    with docstore.open(tmp_path / "s", create=True) as store:
+        list(store.put_pages(pages(1, 30)))
     assert levels == [PASSING_PACK_LEVEL, PACK_LEVEL]
 
 

@@ -1,9 +1,11 @@
 """The server beside the embedded store on the same pages; and how fast it answers while it is written to.
 
     python -m tools.bench.server writes|reads|speed|archive --corpus DIR [--limit N]
+    python -m tools.bench.server worst [--kinds KIND ...]
 
 Writes are by two client processes through the server and by one process with the store; reads at 200 a second and at
-full speed, and requests of the archive API, by `wrk`, which has to be installed; memory is the server's, over time.
+full speed, and requests of the archive API, by `wrk`, which has to be installed.  `worst` is one client with 64
+connections of each of the longest reads, beside another client's `get` of a short page.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median
-from typing import IO
+from typing import IO, Any
 from urllib.parse import quote
 
 import docstore
@@ -309,6 +312,153 @@ def speed(*, corpus: Path, seconds: int = 5) -> Section:
     return section
 
 
+# --- one client with many connections of the longest reads, beside another
+
+SHORT, LONG, OFTEN, VISITED, REJECTED, WIDE = (
+    f"https://{name}.example/" for name in ("short", "long", "often", "visited", "rejected", "wide")
+)
+TOKENS = {"hostile": "token-of-the-hostile", "other": "token-of-the-other--"}
+HOSTILE_CONNECTIONS = 64
+LONG_CAPTURES, OFTEN_CAPTURES, MANY_PAGES = 1000, 5000, 3000
+LONG_TEXT, SHORT_TEXT = 60_000, 1000
+STARTED = 1_600_000_000_000_000
+SECOND = 1_000_000
+HOSTILE_SCRIPT = """
+local file = io.open(os.getenv("BENCH_BODY"), "rb")
+local body = file:read("*a")
+if body ~= "" then wrk.method, wrk.body = "POST", body end
+wrk.path = os.getenv("BENCH_PATH")
+wrk.headers["Authorization"] = "Bearer " .. os.getenv("BENCH_TOKEN")
+wrk.headers["Content-Type"] = "application/json"
+wrk.headers["Accept"] = os.getenv("BENCH_ACCEPT")
+"""
+
+
+def _many_captures(store: docstore.DocumentStore) -> None:
+    """Pages with long texts and histories, and many pages of one host, with an index of them."""
+    words = [f"{first}{last}" for first in "bdfgklmnprst" for last in ("a", "el", "ing", "orn", "ut", "ix", "amo")]
+    text = " ".join(words[number * number * 7919 % 9973 % len(words)] for number in range(400_000))
+
+    def page(url: str, number: int, length: int, step: int) -> Page:
+        start = number * step % (len(text) - length)
+        body = f"<title>Page {number}</title><p>{text[start : start + length]} word{number}".encode()
+        return Page(url, body, headers=(("Content-Type", "text/html"),), fetched_at=STARTED + number * SECOND)
+
+    def copies(url: str, count: int, status: int = 200) -> Iterator[Page]:
+        body = page(SHORT, 0, SHORT_TEXT, 1).body if status == 200 else b""
+        return (Page(url, body, status, fetched_at=STARTED + (1 + number) * SECOND) for number in range(count))
+
+    def put(pages: Iterable[Page], **options: Any) -> None:
+        assert not [one.error for one in store.put_pages(pages, **options) if one.error]
+
+    put([page(SHORT, 0, SHORT_TEXT, 1), page(WIDE, 0, 4 * LONG_TEXT, 1), page(VISITED, 0, SHORT_TEXT, 1)])
+    put(page(LONG, number, LONG_TEXT, 977) for number in range(LONG_CAPTURES))
+    put(page(OFTEN, number, SHORT_TEXT, 389) for number in range(OFTEN_CAPTURES))
+    put(page(f"https://many.example/{number}", number, 2 * SHORT_TEXT, 401) for number in range(MANY_PAGES))
+    put(copies(VISITED, OFTEN_CAPTURES, 304))
+    put(copies(REJECTED, OFTEN_CAPTURES), policies={"exact": "reject", "same_text": "reject"})
+    store.search_index().update()
+
+
+def _worst_reads() -> dict[str, tuple[str, object]]:
+    """Path and message of the longest reads that a token of the role `read` allows; paths of /web are the archive's."""
+    long, often, visited, rejected, wide = (quote(url, safe="") for url in (LONG, OFTEN, VISITED, REJECTED, WIDE))
+    many = [f"https://many.example/{number % MANY_PAGES}" for number in range(10_000)]
+    query = quote(" ".join(f"{first}{last}" for first in "bdfgklmn" for last in ("a", "el", "ing", "orn")))
+    filters = "".join(f"&filter=!url:.*{letter}.*z.*{letter}" for letter in "abcdefghijklmnop")
+    body = f"<p>{' '.join(f'word{number}' for number in range(40_000))}"
+    return {
+        "versions": (f"/v1/page?url={long}&versions=1000", None),
+        "a wide page": (f"/v1/page?url={wide}&families=page,http,text,dedup", None),
+        "visits": (f"/v1/validators?url={visited}", None),
+        "rejected": (f"/v1/page?url={rejected}&follow_duplicates=1", None),
+        "history": (f"/v1/history?url={often}", None),
+        "markdown": (f"/v1/page/markdown?url={wide}", None),
+        "many pages": ("/v1/pages/get", {"urls": many[: len(many) // 2]}),
+        "collapse": ("/v1/collapse", {"urls": many}),
+        "snippets": ("/v1/snippets", {"urls": many, "query": "bel ding fix"}),
+        "similar": ("/v1/similar", {"body": body, "threshold": 0.01, "limit": 1000}),
+        "search": (f"/v1/search?query={query}&limit=100&offset=1000&length=1000", None),
+        "cells of a row": ("/v1/cells/read", {"url": OFTEN}),
+        "scan": ("/v1/cells/scan", {"qualifier_regex": "(x+x+)+y"}),
+        "values": ("/v1/pages/get", {"urls": [""] * 300_000}),
+        "few values": ("/v1/pages/get", {"urls": [""] * 10_000}),
+        "stats": ("/v1/stats", None),
+        "codec stats": ("/v1/codec-stats", None),
+        "orphans": ("/v1/orphans", None),
+        "list of pages": ("/list?verdict=contained", None),
+        "page of a URL": (f"/page?url={long}", None),
+        "diff": (f"/diff?a={long}", None),
+        "CDX": (f"/web/cdx?url={often}", None),
+        "CDX of a host": (f"/web/cdx?url=many.example&matchType=host{filters}", None),
+        "TimeMap": (f"/web/timemap/link/{OFTEN}", None),
+        "TimeGate": (f"/web/{OFTEN}", None),
+        "replay": (f"/web/20200913122640id_/{LONG}", None),
+    }
+
+
+def worst(*, seconds: int = 6, kinds: tuple[str, ...] = ()) -> Section:
+    """Latency of a client's `get` of a short page: alone, and beside a client with 64 connections of a long read."""
+    heads = ("the other client's reads", "its answers/s", "alone: p50, p99 ms", "beside it: p50, p99 ms", "p99 times")
+    section = Section("The longest reads of one client beside another", f"{COMMAND} worst", heads)
+    with tempfile.TemporaryDirectory() as name:
+        folder, tokens = Path(name), Path(name) / "tokens"
+        tokens.touch(0o600)
+        tokens.write_text("".join(f"read {token} {client}\n" for client, token in TOKENS.items()), encoding="utf-8")
+        with docstore.open(folder / "store", create=True, durability="none") as store:
+            _many_captures(store)
+        (folder / "wrk.lua").write_text(HOSTILE_SCRIPT, encoding="utf-8")
+        for kind, (path, message) in _worst_reads().items():
+            if kinds and kind not in kinds:
+                continue
+            (folder / "body").write_text("" if message is None else json.dumps(message), encoding="utf-8")
+            given = {"BENCH_BODY": str(folder / "body"), "BENCH_PATH": path, "BENCH_TOKEN": TOKENS["hostile"]}
+            given["BENCH_ACCEPT"] = "text/html" if path.startswith(("/list", "/page", "/diff")) else "application/json"
+            with served(folder / "store", "--archive-port", "0", "--token-file", str(tokens)) as (_, url, archive_url):
+                _gets(url, 1)  # unmeasured
+                alone = _gets(url, seconds)
+                command = ["wrk", "-t1", f"-c{HOSTILE_CONNECTIONS}", f"-d{seconds + 2}s", "--timeout", "60s"]
+                target = archive_url if path.startswith("/web") else url
+                hostile = subprocess.Popen(
+                    [*command, "-s", str(folder / "wrk.lua"), target], env={**os.environ, **given},
+                    stdout=subprocess.PIPE, text=True,
+                )  # fmt: skip
+                time.sleep(1)
+                beside = _gets(url, seconds)
+                said = hostile.communicate()[0]
+                [answered] = re.findall(r"Requests/sec:\s+([\d.]+)", said)
+                wrong = re.findall(r"Non-2xx or 3xx responses: (\d+)", said)
+            shown = [f"{percentile(one, 0.5):.1f}, {percentile(one, 0.99):.1f}" for one in (alone, beside)]
+            times = f"{percentile(beside, 0.99) / percentile(alone, 0.99):.1f}"
+            answers = f"{float(answered):,.1f}" + (f" ({wrong[0]} refused)" if wrong else "")
+            section.rows.append((kind, answers, *shown, times))
+            print(section.rows[-1], flush=True)
+    return section
+
+
+def percentile(sorted_times: Sequence[float], share: float) -> float:
+    """The time below which this share of sorted times lies, in milliseconds."""
+    return 1000 * sorted_times[min(len(sorted_times) - 1, int(share * len(sorted_times)))]
+
+
+def _gets(url: str, seconds: float) -> list[float]:
+    """Seconds of each `get` of the short page, sorted, at READS_A_SECOND at most, over one connection."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    connection = HTTPConnection(host, int(port), timeout=120)
+    found: list[float] = []
+    began = time.perf_counter()
+    while (asked := time.perf_counter()) < began + seconds:
+        headers = {"Authorization": f"Bearer {TOKENS['other']}"}
+        connection.request("GET", f"/v1/page?url={quote(SHORT, safe='')}", headers=headers)
+        response = connection.getresponse()
+        response.read()
+        assert response.status == 200, response.status
+        found.append(time.perf_counter() - asked)
+        time.sleep(max(0.0, asked + 1 / READS_A_SECOND - time.perf_counter()))
+    connection.close()
+    return sorted(found)
+
+
 def load(
     folder: Path, url: str, paths: Sequence[str], seconds: int, connections: int, rate: int = 0
 ) -> tuple[str, str, str, str]:
@@ -333,4 +483,4 @@ def _milliseconds(said: str, percentile: int) -> str:
 
 
 if __name__ == "__main__":
-    run_commands(writes, reads, speed, archive, write_share)
+    run_commands(writes, reads, speed, archive, worst, write_share)

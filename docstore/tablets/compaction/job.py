@@ -312,9 +312,9 @@ class Compaction:
         """The steps from sweep to unlink."""
         backend, committer = self._backend, self._committer
         used = Usage()
-        with committer.lock:
-            committer.watch = used.add_written
         try:
+            with committer.lock:
+                committer.watch = used.add_written
             used.add_rows(backend.engine, backend.base_rows)
             report.freed_bodies = self._sweep(used, old)
             with ThreadPoolExecutor(1, "docstore-compact") as pool:

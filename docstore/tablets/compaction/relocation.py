@@ -153,9 +153,9 @@ class Relocator:
         mover.begin_pass()
         counts.left_values, races_before = 0, counts.lost_races
         self._changed = set()
-        with self._committer.lock:
-            self._committer.followers.add(self._follow)
         try:
+            with self._committer.lock:
+                self._committer.followers.add(self._follow)
             for row in self._engine.scan(PAGES, self.tablet.start, self.tablet.end, ReadSpec(cell_limit=SLICE_CELLS)):
                 if self._stop.is_set():
                     raise StorageError("the compaction of another tablet failed")

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from docstore.model.errors import StoreUnavailable
+from docstore.model.errors import FORK_WAYS_OUT, StoreUnavailable
 from docstore.storage.files import translated
 
 _has_thread = False
@@ -29,10 +29,7 @@ def refuse_after_fork(path: Path) -> None:
     """
     if _lacks_thread:
         raise StoreUnavailable(
-            f"{path} cannot be opened for writing here: this process is a fork of one that has used a store, and "
-            "LevelDB's background thread is not copied by a fork; start processes with multiprocessing's method "
-            "`spawn` or `forkserver`, or before the first store is opened, or let one process run `docstore serve` and "
-            "use docstore.connect in the others; read_only=True works here"
+            f"{path} cannot be opened for writing: this process is a fork of one that has used a store; {FORK_WAYS_OUT}"
         )
 
 

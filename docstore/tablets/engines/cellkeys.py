@@ -17,7 +17,6 @@ from threading import Lock
 from typing import Any
 
 from docstore.compiled import docstore_native
-from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     BARE_TABLES,
     FAMILY_END,
@@ -39,13 +38,12 @@ REWRITTEN_BYTES_A_DELETE = 2048
 """Most bytes of tables rewritten for each deleted key: about ten times a key with its value."""
 
 
-def escape(raw: bytes) -> bytes:
-    """Encode bytes so that encodings sort as the bytes do and no encoding is a prefix of another.
-
-    A zero byte becomes 00 FF; the end is 00 01.  At the first difference either two plain bytes differ as in the input,
-    or one side has ended: 00 01 sorts before an escaped zero (00 FF) and before any other byte.
-    """
-    return raw.replace(b"\x00", KEY_ESCAPE) + KEY_END
+escape = docstore_native.escape
+"""Encode bytes so that encodings sort as the bytes do and no encoding is a prefix of another."""
+row_key_of = docstore_native.row_key_of
+"""Decode the row key of a row prefix."""
+prefix_length = docstore_native.prefix_length
+"""Length of the row prefix of a key, which ends with the first KEY_END."""
 
 
 def encode_timestamp(timestamp: int) -> bytes:
@@ -92,19 +90,6 @@ def absent_rows(cursor: Any, prefixes: Iterable[tuple[bytes, bytes]]) -> set[byt
         if not cursor.key().startswith(prefix):
             absent.add(row_key)
     return absent
-
-
-def row_key_of(prefix: bytes) -> bytes:
-    """Decode the row key of a row prefix."""
-    return prefix[1 : -len(KEY_END)].replace(KEY_ESCAPE, b"\x00")
-
-
-def prefix_length(key: bytes) -> int:
-    """Length of the row prefix of a key, which ends with the first KEY_END."""
-    end = key.find(KEY_END, 1)
-    if end < 0:
-        raise CorruptionError("a key has no end of its row key", found=key[:60].hex())
-    return end + len(KEY_END)
 
 
 def range_end(prefix: bytes) -> bytes:

@@ -37,14 +37,13 @@ except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons an
 
 from docstore.compiled import docstore_native
 from docstore.model.choices import Durability
-from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
+from docstore.model.errors import FORKED, CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.model.format import (
     BARE_TABLES,
     ENGINE_DIRECTORY,
     ENGINE_END_KEY,
     KEY_END,
     KEY_ESCAPE,
-    TABLE_TAGS,
 )
 from docstore.model.types import Cell, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import Memory
@@ -84,7 +83,6 @@ _DAMAGED = (
 _LEFT_IN_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # harmless for a close: the next open reads the log
 _CLOSE_POLL_SECONDS = 0.0005
 _CLOSED = "the engine is closed; open the store again"
-_FORKED = "this process is a fork of the one that opened the store; open the store again in this process"
 
 Result = TypeVar("Result")
 
@@ -134,14 +132,14 @@ class Handle:
         with _claim_lock:
             if self._claim in _claimed:
                 raise StoreUnavailable(f"{path} is open in another engine of this process; use that one, or close it")
+            self._release_claim = weakref.finalize(self, _claimed.discard, self._claim)
             _claimed.add(self._claim)
         try:
             self._database: Any = open_database()
+            _handles.add(self)
         except BaseException:
-            _claimed.discard(self._claim)
+            self._release_claim()
             raise
-        self._release_claim = weakref.finalize(self, _claimed.discard, self._claim)
-        _handles.add(self)
 
     def call(self, work: Callable[..., Result], what: str, *args: object) -> Result:
         """Call `work` with the pinned database and more arguments, and translate its errors."""
@@ -225,7 +223,7 @@ class Handle:
         self._database = None
         self.write_lock = threading.Lock()  # the old one may be locked by a thread that only the parent has
         self._release_claim.detach()
-        self._closed_reason = self._closed_reason or _FORKED
+        self._closed_reason = self._closed_reason or FORKED
 
     def _check_open(self) -> None:
         if self._closed_reason:
@@ -262,7 +260,6 @@ CLOSING_SHARE = 4
 into an empty store the deleted log of the runs was a quarter of the directory's tables."""
 LEAST_CLOSING_BYTES = 1 << 20
 
-_TABLES = {table: (tag, BARE_TABLES.get(table)) for table, tag in TABLE_TAGS.items()}
 _COPY_PAIRS = 1000
 _LARGEST_CELL_BYTES = 1 << 20
 _LEAST_BUFFER_BYTES = 1 << 20
@@ -555,11 +552,11 @@ class LevelDBEngine:
         """REQUIRES: the write lock."""
         db = self._handle.writable()
         batch = db.write_batch(sync=durability is Durability.SYNC)
-        names = _TABLES, self._family_keys, SetCell, _LARGEST_CELL_BYTES, self._rows.filter
+        accepted = self._family_keys, SetCell, _LARGEST_CELL_BYTES, self._rows.filter
         with suppress(*_FOREIGN_ERRORS):  # then the filter stays incomplete: reads tell what is damaged
             self._rows.read_on(db, len(rows))
         try:
-            if not docstore_native.put_cells(batch.put, rows, *names):
+            if not docstore_native.put_cells(batch.put, rows, *accepted):
                 self._fill(db, batch, rows)
             batch.put(ENGINE_END_KEY, b"")  # the file of the filter is not valid any more
         except _FOREIGN_ERRORS as error:

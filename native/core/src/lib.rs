@@ -53,6 +53,7 @@ pub mod source;
 pub mod stamps;
 mod teasers;
 pub mod texts;
+pub mod titles;
 pub mod tokens;
 pub mod visible;
 mod wholes;

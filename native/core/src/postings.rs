@@ -23,7 +23,7 @@ pub fn mix_key(key: u64) -> u64 {
 const KEY_BYTES: usize = KEY_BITS as usize / 8;
 
 /// Bytes of a text number in a log, highest first.
-const TEXT_BYTES: usize = 6;
+pub const TEXT_BYTES: usize = 6;
 
 fn push_varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {

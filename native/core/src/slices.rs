@@ -8,8 +8,9 @@ pub const BUCKET_BITS: u32 = 8;
 const BUCKETS: usize = 1 << BUCKET_BITS;
 const UNIT_BYTES: usize = 8;
 const HEAD_BYTES: usize = 8;
-const COUNT_BITS: u32 = 6;
-const LIST_HEAD_BITS: u32 = 11;
+pub const COUNT_BITS: u32 = 6;
+pub const STEP_BITS: u32 = 5;
+const LIST_HEAD_BITS: u32 = COUNT_BITS + STEP_BITS;
 /// Texts of one key that a slice can hold.
 pub const LIST_LIMIT: usize = (1 << COUNT_BITS) + 1;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;

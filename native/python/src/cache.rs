@@ -65,7 +65,7 @@ impl LruCache {
         self.turns.bind(key.py()).contains(key)
     }
 
-    fn get(&mut self, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+    pub fn get(&mut self, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let Some(entry) = self.take(key)? else {
             self.misses += 1;
             return Ok(None);

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyType};
 
-use crate::rows::new_of;
+use crate::convert::new_of;
 
 static ENCODERS: Encoders = Encoders::new();
 
@@ -64,7 +64,7 @@ type Made<'py> = (Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 /// `effort` the level of zstd, whether all bases are compared, and whether long frames are given up early; `threads` is
 /// the most that work, this one included; `record` a type, and the kind of its records.
 #[pyfunction]
-pub fn encode_values<'py>(
+fn encode_values<'py>(
     python: Python<'py>,
     values: Vec<Bound<'py, PyAny>>,
     dictionaries: Vec<Option<Bound<'py, PyAny>>>,
@@ -161,4 +161,9 @@ pub fn encode_values<'py>(
 
 fn defect(what: &str) -> PyErr {
     PyRuntimeError::new_err(what.to_owned())
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<FrameDictionary>()?;
+    module.add_function(wrap_pyfunction!(encode_values, module)?)
 }

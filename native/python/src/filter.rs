@@ -1,12 +1,10 @@
 //! The filter of a store's rows, for Python: what it says about LevelDB's keys is decided in `tablets.engines.leveldb`.
 
 use docstore_kernel::filter::Filter;
+use docstore_store::keys::row_prefix_end;
+use docstore_store::record::{sealed, unsealed};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-
-use crate::records::{crc32, KEY_END};
-
-const CRC_BYTES: usize = 4;
 
 /// Prefixes of the rows in LevelDB, within so many bytes of memory.
 #[pyclass(module = "docstore.dedup.docstore_native")]
@@ -24,16 +22,13 @@ impl RowFilter {
     /// The filter that was dumped with a head; None if it is another's, damaged, or takes more than so many bytes.
     #[staticmethod]
     fn load(raw: &[u8], head: &[u8], most_bytes: usize) -> Option<Self> {
-        let (checked, crc) = raw.split_at_checked(raw.len().checked_sub(CRC_BYTES)?)?;
-        let layers = checked.strip_prefix(head).filter(|_| crc32(checked, 0).to_le_bytes() == crc)?;
+        let layers = unsealed(raw)?.strip_prefix(head)?;
         Some(Self { filter: Filter::load(layers, most_bytes)? })
     }
 
     /// Head, layers and their CRC-32.
     fn dump<'py>(&self, python: Python<'py>, head: &[u8]) -> Bound<'py, PyBytes> {
-        let mut raw = [head, &self.filter.dump()].concat();
-        raw.extend_from_slice(&crc32(&raw, 0).to_le_bytes());
-        PyBytes::new(python, &raw)
+        PyBytes::new(python, &sealed([head, &self.filter.dump()].concat()))
     }
 
     fn size_bytes(&self) -> usize {
@@ -51,8 +46,7 @@ impl RowFilter {
         for key in keys.iter() {
             let key = key.cast::<PyBytes>()?.as_bytes();
             if last.is_empty() || !key.starts_with(&last) {
-                let end = key.windows(KEY_END.len()).position(|pair| pair == KEY_END);
-                last = key[..end.map_or(key.len(), |end| end + KEY_END.len())].to_vec();
+                last = key[..row_prefix_end(key).unwrap_or(key.len())].to_vec();
                 self.filter.add(&last);
             }
         }

@@ -5,17 +5,14 @@
 
 use std::collections::HashMap;
 
+use docstore_store::format::KEY_KIND_CELL;
+use docstore_store::keys::{self, column_of, end_of, row_prefix_end, timestamp_of, TIMESTAMP_BYTES};
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyString, PyTuple, PyType};
 
-use crate::records::KEY_END;
-use crate::runs::CorruptionError;
+use crate::convert::{new_of, CorruptionError};
 
-const CELL_KIND: u8 = 3;
-const FAMILY_END: u8 = 0;
-const TIMESTAMP_BYTES: usize = 8;
-const TIMESTAMP_MAX: u64 = i64::MAX as u64;
 /// A seek costs about as much as so many steps (measured: 6 us against 0.5 us).
 const STEPS_BEFORE_SEEK: usize = 12;
 /// Decoded column names that a reader caches: rows of pages have the same columns.
@@ -24,7 +21,7 @@ const MOST_COLUMNS: usize = 256;
 type Pair<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 /// Family, qualifier, and whether the spec selects the column.
 type Column = (Py<PyString>, Py<PyBytes>, bool);
-/// What a spec selects of a row: ranges of keys behind `CELL_KIND`, ascending, an open end for the end of the row.
+/// What a spec selects of a row: ranges of keys behind the kind of a cell, ascending, an open end for the end of the row.
 type Part = (Vec<u8>, Option<Vec<u8>>);
 
 /// Reads rows from a stream by a read spec.
@@ -43,33 +40,6 @@ pub struct RowReader {
     cell_type: Py<PyType>,
     row_type: Py<PyType>,
     columns: HashMap<Vec<u8>, Column>,
-}
-
-/// The exclusive end of all keys with a prefix, whose last byte is not ff.
-fn end_of(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    if let Some(last) = end.last_mut() {
-        *last += 1;
-    }
-    end
-}
-
-/// A place where a zero byte and another one are.
-fn find_pair(source: &[u8], pair: [u8; 2], from: usize) -> Option<usize> {
-    source.get(from..)?.windows(2).position(|two| two == pair).map(|at| from + at)
-}
-
-/// Bytes without the escapes of zero bytes.
-fn unescaped(bytes: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut is_escape = false;
-    for &byte in bytes {
-        if !(is_escape && byte == 0xff) {
-            plain.push(byte);
-        }
-        is_escape = byte == 0;
-    }
-    plain
 }
 
 fn damaged(what: &str) -> PyErr {
@@ -99,15 +69,7 @@ fn advance<'py>(stream: &Bound<'py, PyIterator>, mut pair: Pair<'py>, target: &[
 impl RowReader {
     fn column(&mut self, python: Python<'_>, name: &[u8]) -> PyResult<&Column> {
         if !self.columns.contains_key(name) {
-            let end = name.iter().position(|byte| *byte == FAMILY_END);
-            let (Some(end), true) = (end, name.ends_with(&KEY_END)) else {
-                return Err(damaged("a key has no column"));
-            };
-            let Some(qualifier) = name.get(end + 1..name.len() - KEY_END.len()) else {
-                return Err(damaged("a key has no column"));
-            };
-            let qualifier = unescaped(qualifier);
-            let family = std::str::from_utf8(&name[..end]).map_err(|_| damaged("a key has no column"))?;
+            let (family, qualifier) = column_of(name).ok_or_else(|| damaged("a key has no column"))?;
             let family = PyString::intern(python, family).unbind();
             let is_selected = qualifier.starts_with(&self.prefix);
             if self.columns.len() >= MOST_COLUMNS {
@@ -164,8 +126,7 @@ impl RowReader {
                         if limit == Some(found.len()) {
                             return Ok((true, pair.clone()));
                         }
-                        let stamp = key[stamp_at..].iter().fold(0u64, |stamp, byte| stamp << 8 | u64::from(*byte));
-                        let timestamp = TIMESTAMP_MAX.wrapping_sub(stamp);
+                        let timestamp = timestamp_of(&key[stamp_at..]);
                         let value = if keys_only { PyBytes::new(python, b"") } else { pair.1.clone() };
                         let fields = (family, qualifier, timestamp, value);
                         found.append(new_cell.call1((&cell_type, fields))?)?;
@@ -181,11 +142,6 @@ impl RowReader {
         let (is_truncated, pair) = read?;
         Ok((found, is_truncated, pair))
     }
-}
-
-/// `tuple.__new__`: a named tuple of it takes a tuple, and no call of Python.
-pub fn new_of<'py>(made: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
-    made.py().get_type::<PyTuple>().getattr("__new__")
 }
 
 #[pymethods]
@@ -237,10 +193,10 @@ impl RowReader {
                 return Ok((rows, PyBytes::new(python, &end_of(&prefix))));
             }
             let key = pair.0.as_bytes();
-            let Some(end) = find_pair(key, KEY_END, 1) else { return Err(damaged("a key has no end of its row key")) };
-            prefix = key[..end + KEY_END.len()].to_vec();
-            let row_key = PyBytes::new(python, &unescaped(&key[1..end]));
-            let (cells, is_truncated, after) = self.cells(&stream, pair, &[&prefix[..], &[CELL_KIND]].concat())?;
+            let Some(end) = row_prefix_end(key) else { return Err(damaged("a key has no end of its row key")) };
+            prefix = key[..end].to_vec();
+            let row_key = PyBytes::new(python, &keys::row_key_of(&prefix));
+            let (cells, is_truncated, after) = self.cells(&stream, pair, &[&prefix[..], &[KEY_KIND_CELL]].concat())?;
             count += cells.len();
             if !cells.is_empty() {
                 rows.append(new_row.call1((&row_type, (row_key, cells, is_truncated)))?)?;

@@ -1,468 +1,107 @@
-//! Runs of postings as files: what a footer says, and the bytes of a run, made step by step.
+//! The index of a store for Python: `docstore_store::{index, run}` over mapped files.
 //!
-//! `docs/format.md` has the bytes.  Python writes and maps the files; nothing here opens one.  Each step of a merge is
-//! bounded, and works without the GIL.
+//! Python writes and maps the files; nothing here opens one.  The GIL is let go while runs are made and merged, and while
+//! the texts of a large group are posted; a look-up takes less time than to let it go and take it again.
 
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use docstore_kernel::postings::{self, Encoded, Pruning, Recent, GONE};
-use docstore_kernel::slices::{self, Damaged, Shape, PLACE_BITS};
+use docstore_kernel::ranking::Looks;
+use docstore_store::index::Index;
+use docstore_store::run::{self, Span};
 use pyo3::buffer::PyBuffer;
-use pyo3::import_exception;
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyMemoryView};
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
 
-use crate::postings::Packed;
-use crate::records::crc32;
-use crate::words_as_bytes;
+use crate::checks::Queries;
+use crate::convert::{detached, run_error, words_as_bytes, InvalidArgument};
+use crate::postings::{answered, LookLimits, Postings, Proposal, Question};
 
-import_exception!(docstore.model.errors, CorruptionError);
-import_exception!(docstore.model.errors, InvalidArgument);
-import_exception!(docstore.model.errors, UnsupportedFormat);
+/// A cell of the log of so many bytes is posted without the GIL: of some 16 texts, a tenth of a millisecond.
+const LONG_CELL_BYTES: usize = 8 << 10;
 
-const MAGIC: [u8; 8] = *b"DSPOSTRN";
-const FORMAT_VERSION: u16 = 2;
-const FOOTER_BYTES: usize = 56;
-const UNIT_BYTES: usize = 8;
-const TEXT_BYTES: usize = 6;
-/// The number of a text that was removed from a full bucket: look-ups still continue to longer keys.
-pub const TEXT_GONE: u64 = 0;
-/// Average keys in a bucket, at most.
-const BUCKET_KEYS: u64 = 16;
-const MAX_SLICE_BITS: u32 = 24;
-const PART_NAMES: [&str; 3] = ["texts", "slices", "index"];
-/// The place of the index of slices among these parts.
-const INDEX: usize = 2;
-/// Bytes of a run that are verified, or of its table of texts that are written, in one step.
-const BYTES_A_STEP: usize = 1 << 22;
-/// Slices that one step makes: 300,000 keys, some hundredths of a second.
-const SLICES_A_STEP: usize = 128;
+/// One read-only piece of memory that nobody changes, such as a mapped file.
+struct Mapped(PyBuffer<u8>);
 
-pub fn damaged(_: Damaged) -> PyErr {
-    CorruptionError::new_err("a run of postings leads outside itself; it is built again from the pages")
-}
-
-/// A `CorruptionError` with what was expected and found.
-pub fn corrupt(python: Python<'_>, message: &str, offset: Option<usize>, expected: &str, found: &str) -> PyErr {
-    let fields = PyDict::new(python);
-    let made = fields
-        .set_item("offset", offset)
-        .and_then(|()| fields.set_item("expected", expected))
-        .and_then(|()| fields.set_item("found", found))
-        .and_then(|()| python.get_type::<CorruptionError>().call((message,), Some(&fields)));
-    made.map_or_else(|error| error, PyErr::from_value)
-}
-
-/// The shape of a run of at most so many keys: 8 to 16 of them in a bucket.
-fn shape_of(keys: u64, texts: u64) -> PyResult<Shape> {
-    let bits = u64::BITS - (keys / BUCKET_KEYS).leading_zeros();
-    let slice_bits = bits.saturating_sub(slices::BUCKET_BITS).min(MAX_SLICE_BITS);
-    let place_bits = u64::BITS - texts.saturating_sub(1).leading_zeros();
-    Shape::new(slice_bits, place_bits).ok_or_else(|| {
-        InvalidArgument::new_err(format!("{texts} texts do not fit one run; keep to {}", 1_u64 << PLACE_BITS))
-    })
-}
-
-/// The number of `N` bytes, lowest first, at a place of a footer.
-fn number_at<const N: usize>(foot: &[u8], at: usize) -> u64 {
-    foot[at..at + N].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
-}
-
-/// A run over a read-only buffer that nobody changes; its name is the groups that it holds, `first <= group < end`.
-#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
-pub struct Run {
-    buffer: PyBuffer<u8>,
-    pub span: (u64, u64),
-    /// Where texts, slices, index and footer begin.
-    parts: [usize; 4],
-    pub shape: Shape,
-    pub texts: u64,
-    pub keys: u64,
-    pub postings: u64,
-    checksums: [u32; 3],
-}
-
-impl Run {
-    /// Read a footer and verify the index of slices; texts and slices are not read.
-    pub fn open(python: Python<'_>, span: (u64, u64), buffer: PyBuffer<u8>) -> PyResult<Self> {
+impl Mapped {
+    fn new(buffer: PyBuffer<u8>) -> PyResult<Self> {
         if !buffer.is_c_contiguous() || !buffer.readonly() {
             return Err(InvalidArgument::new_err("a run must be one read-only piece of memory"));
         }
-        let bytes = bytes_of(&buffer);
-        if !bytes.starts_with(&MAGIC) {
-            let found = format!("{:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(MAGIC.len())]));
-            return Err(corrupt(python, "not a run of postings", Some(0), "\"DSPOSTRN\"", &found));
-        }
-        let at = bytes.len().saturating_sub(FOOTER_BYTES);
-        let foot = &bytes[at..];
-        if foot.len() < FOOTER_BYTES || !foot.starts_with(&MAGIC) {
-            let found = format!("{:02x?}", &foot[..foot.len().min(MAGIC.len())]);
-            return Err(corrupt(python, "run of postings is cut short", Some(at), "a footer", &found));
-        }
-        let (stored, computed) = (number_at::<4>(foot, 52) as u32, crc32(&foot[..52], 0));
-        if stored != computed {
-            let (expected, found) = (format!("{computed:08x}"), format!("{stored:08x}"));
-            return Err(corrupt(python, "run footer is damaged", Some(at), &expected, &found));
-        }
-        let version = number_at::<2>(foot, 8);
-        if version != u64::from(FORMAT_VERSION) {
-            return Err(UnsupportedFormat::new_err(format!(
-                "run of postings of format {version}, this docstore knows {FORMAT_VERSION}; it is rebuilt from the \
-                 stored pages"
-            )));
-        }
-        let (slice_bits, place_bits) = (u32::from(foot[10]), u32::from(foot[11]));
-        let shape = Shape::new(slice_bits, place_bits).ok_or(Damaged).map_err(damaged)?;
-        let (texts, keys, postings) = (number_at::<4>(foot, 12), number_at::<8>(foot, 16), number_at::<8>(foot, 24));
-        let slices = MAGIC.len() + (texts as usize * TEXT_BYTES).next_multiple_of(UNIT_BYTES);
-        let index = slices.saturating_add(number_at::<8>(foot, 32) as usize);
-        let footer = index.saturating_add(((shape.slices() + 1) * 4).next_multiple_of(UNIT_BYTES));
-        if footer != at {
-            let (expected, found) = (format!("{footer} bytes"), at.to_string());
-            return Err(corrupt(python, "run of postings is cut short", None, &expected, &found));
-        }
-        let checksums = [40, 44, 48].map(|at| number_at::<4>(foot, at) as u32);
-        let parts = [MAGIC.len(), slices, index, footer];
-        let run = Self { buffer, span, parts, shape, texts, keys, postings, checksums };
-        let computed = run.checksum_of(INDEX);
-        if computed != run.checksums[INDEX] {
-            let (expected, found) = (format!("{:08x}", run.checksums[INDEX]), format!("{computed:08x}"));
-            return Err(corrupt(python, "the index of a run of postings is damaged", Some(index), &expected, &found));
-        }
-        run.view()?;
-        Ok(run)
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        bytes_of(&self.buffer)
-    }
-
-    pub fn view(&self) -> PyResult<slices::Run<'_>> {
-        slices::Run::new(self.bytes(), self.parts, self.shape).map_err(damaged)
-    }
-
-    fn checksum_of(&self, part: usize) -> u32 {
-        crc32(&self.bytes()[self.parts[part]..self.parts[part + 1]], 0)
-    }
-
-    fn text_table(&self) -> &[u8] {
-        &self.bytes()[self.parts[0]..self.parts[0] + self.texts as usize * TEXT_BYTES]
-    }
-
-    /// Numbers of its texts by place; `TEXT_GONE` for removed ones.
-    pub fn numbers(&self) -> Vec<u64> {
-        self.text_table().chunks_exact(TEXT_BYTES).map(number_at_begin).collect()
+        Ok(Self(buffer))
     }
 }
 
-fn number_at_begin(six: &[u8]) -> u64 {
-    number_at::<TEXT_BYTES>(six, 0)
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the buffer is contiguous, which `new` checks, and exported for as long as it lives, which the result
+        // borrows.  It is read-only, so Python code does not change it; a run's file is never changed once it is mapped.
+        unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast::<u8>(), self.0.len_bytes()) }
+    }
 }
 
-fn bytes_of(buffer: &PyBuffer<u8>) -> &[u8] {
-    // SAFETY: the buffer is contiguous, which `Run::open` checks first, and exported for as long as `buffer` lives, which
-    // the result borrows.  It is read-only, so Python code does not change it; a run's file is never changed once it is
-    // mapped.
-    unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) }
-}
+/// A run over a read-only buffer; its name is the groups that it holds, `first <= group < end`.
+#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
+struct Run(Arc<run::Run<Mapped>>);
 
 #[pymethods]
 impl Run {
     /// Open the run of some groups; see `Runs.open`.
     #[new]
-    fn new(python: Python<'_>, first: u64, end: u64, buffer: PyBuffer<u8>) -> PyResult<Self> {
-        Self::open(python, (first, end), buffer)
+    fn new(first: u64, end: u64, buffer: PyBuffer<u8>) -> PyResult<Self> {
+        run::Run::open((first, end), Mapped::new(buffer)?).map(Arc::new).map(Self).map_err(run_error)
     }
 
     #[getter]
-    fn span(&self) -> (u64, u64) {
-        self.span
+    fn span(&self) -> Span {
+        self.0.span
     }
 
     #[getter]
     fn shape(&self) -> (u32, u32) {
-        (self.shape.slice_bits, self.shape.place_bits)
+        (self.0.shape.slice_bits, self.0.shape.place_bits)
     }
 
     #[getter]
     fn parts(&self) -> [usize; 4] {
-        self.parts
+        self.0.parts
     }
 
     /// Texts, different keys and postings.
     #[getter]
     fn counts(&self) -> (u64, u64, u64) {
-        (self.texts, self.keys, self.postings)
+        (self.0.texts, self.0.keys, self.0.postings)
     }
 
     /// Text numbers by place, as bytes of uint64.
     fn text_numbers<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        words_as_bytes(python, &python.detach(|| self.numbers()))
+        words_as_bytes(python, &python.detach(|| self.0.numbers()))
     }
 
     /// Names of damaged parts; reads the whole run.
     fn damaged_parts(&self, python: Python<'_>) -> Vec<&'static str> {
-        let is_damaged = |part: &usize| self.checksum_of(*part) != self.checksums[*part];
-        python.detach(|| (0..3).filter(is_damaged).map(|part| PART_NAMES[part]).collect())
+        python.detach(|| self.0.damaged_parts())
     }
 }
 
-/// What the slices of a new run are made of.
-enum Source {
-    /// Sorted postings that no run has.
-    Recent(Vec<u64>),
-    Merged,
-    /// New places of the texts of one run, and how many stay.
-    Pruned(Vec<u64>, u64),
-}
-
-/// The next step of `RunParts`.
-enum Step {
-    /// Run, part, and how far it is verified with which checksum.
-    Verify(usize, usize, usize, u32),
-    Begin,
-    /// Run, and bytes of its table of texts that are written.
-    Texts(usize, usize),
-    Slices(usize),
-    End,
-    Done,
-}
-
-/// The bytes of a run that is made from postings that no run has, or from runs: an iterator of memoryviews.
-///
-/// A step that only verifies gives an empty one.  A run that is not as it was written raises CorruptionError: a merge
-/// would copy the damage under a new checksum.
+/// The bytes of a run that is made: an iterator of memoryviews, of which one that is empty has only verified.
 #[pyclass(module = "docstore.dedup.docstore_native")]
-pub struct RunParts {
-    pub span: (u64, u64),
-    size_bytes: usize,
-    limit: usize,
-    runs: Vec<Py<Run>>,
-    /// Texts that stay of the one run that is pruned, ascending.
-    live: Option<Arc<Vec<u64>>>,
-    source: Source,
-    /// The table of texts, unless it is that of the runs.
-    table: Option<Vec<u8>>,
-    step: Step,
-    shape: Shape,
-    texts: u64,
-    keys: u64,
-    postings: u64,
-    units: Vec<u32>,
-    checksums: [u32; 3],
-    bytes: [usize; 3],
-}
-
-impl RunParts {
-    fn new(span: (u64, u64), limit: usize, runs: Vec<Py<Run>>, shape: Shape, texts: u64, source: Source) -> Self {
-        Self {
-            span,
-            size_bytes: runs.iter().map(|run| run.get().bytes().len()).sum(),
-            limit,
-            step: if runs.is_empty() { Step::Begin } else { Step::Verify(0, 0, 0, 0) },
-            runs,
-            live: None,
-            source,
-            table: None,
-            shape,
-            texts,
-            keys: 0,
-            postings: 0,
-            units: Vec::new(),
-            checksums: [0; 3],
-            bytes: [0; 3],
-        }
-    }
-
-    /// A run of postings that no run has.
-    pub fn of_recent(span: (u64, u64), limit: usize, recent: &Recent) -> PyResult<Self> {
-        let postings = recent.sorted(limit);
-        let keys = postings.chunk_by(|one, other| one >> PLACE_BITS == other >> PLACE_BITS).count() as u64;
-        let texts = recent.texts().len() as u64;
-        let mut parts = Self::new(span, limit, Vec::new(), shape_of(keys, texts)?, texts, Source::Recent(postings));
-        parts.table = Some(table_of(recent.texts()));
-        Ok(parts)
-    }
-
-    /// Runs together, oldest first.  Texts keep their order: the places of a run follow those of the runs before it.
-    pub fn merged(span: (u64, u64), limit: usize, runs: Vec<Py<Run>>) -> PyResult<Self> {
-        let texts = runs.iter().map(|run| run.get().texts).sum();
-        let shape = shape_of(runs.iter().map(|run| run.get().keys).sum(), texts)?;
-        Ok(Self::new(span, limit, runs, shape, texts, Source::Merged))
-    }
-
-    /// A run without removed texts.
-    ///
-    /// A bucket that is not full loses them: the run lacks no later text of it.  A full one stays full: places at the
-    /// end of the table, all of the text `TEXT_GONE`, replace the removed texts.
-    pub fn pruned(limit: usize, run: Py<Run>, live: Arc<Vec<u64>>) -> PyResult<Self> {
-        let span = run.get().span;
-        let shape = run.get().shape; // for the time until the texts that stay are counted
-        let mut parts = Self::new(span, limit, vec![run], shape, 0, Source::Merged);
-        parts.live = Some(live);
-        Ok(parts)
-    }
-
-    fn count_live(&mut self) -> PyResult<()> {
-        let Some(live) = self.live.take() else { return Ok(()) };
-        let run = self.runs[0].get();
-        let mut stay = Vec::new();
-        let mut places = Vec::with_capacity(run.texts as usize);
-        for number in run.numbers() {
-            let is_live = number != TEXT_GONE && live.binary_search(&number).is_ok();
-            places.push(if is_live { stay.len() as u64 } else { GONE });
-            if is_live {
-                stay.push(number);
-            }
-        }
-        let left = stay.len();
-        stay.resize(left + self.limit.min(places.len() - left), TEXT_GONE);
-        self.texts = stay.len() as u64;
-        self.shape = shape_of(run.keys, self.texts)?;
-        self.table = Some(table_of(&stay));
-        self.source = Source::Pruned(places, left as u64);
-        Ok(())
-    }
-
-    fn count(&mut self, part: usize, bytes: Vec<u8>) -> Vec<u8> {
-        self.checksums[part] = crc32(&bytes, self.checksums[part]);
-        self.bytes[part] += bytes.len();
-        bytes
-    }
-
-    fn verify(&mut self, run: usize, part: usize, at: usize, checksum: u32) -> Result<(), (usize, u32, u32)> {
-        let source = self.runs[run].get();
-        let bytes = &source.bytes()[source.parts[part]..source.parts[part + 1]];
-        let end = bytes.len().min(at + BYTES_A_STEP);
-        let computed = crc32(&bytes[at..end], checksum);
-        self.step = if end < bytes.len() {
-            Step::Verify(run, part, end, computed)
-        } else if computed != source.checksums[part] {
-            return Err((part, source.checksums[part], computed));
-        } else if part < 2 {
-            Step::Verify(run, part + 1, 0, 0)
-        } else if run + 1 < self.runs.len() {
-            Step::Verify(run + 1, 0, 0, 0)
-        } else {
-            Step::Begin
-        };
-        Ok(())
-    }
-
-    fn texts(&mut self, run: usize, at: usize) -> Vec<u8> {
-        let (table, tables) = match &self.table {
-            Some(table) => (&table[..], 1),
-            None => (self.runs[run].get().text_table(), self.runs.len()),
-        };
-        let end = table.len().min(at + BYTES_A_STEP);
-        let mut bytes = table[at..end].to_vec();
-        let is_last = end == table.len() && run + 1 == tables;
-        self.step = match (end == table.len(), is_last) {
-            (_, true) => Step::Slices(0),
-            (true, false) => Step::Texts(run + 1, 0),
-            (false, false) => Step::Texts(run, end),
-        };
-        if is_last {
-            let length = self.bytes[0] + bytes.len();
-            bytes.resize(bytes.len() + length.next_multiple_of(UNIT_BYTES) - length, 0);
-        }
-        self.count(0, bytes)
-    }
-
-    fn slices(&mut self, first: usize) -> PyResult<Vec<u8>> {
-        let count = SLICES_A_STEP.min(self.shape.slices() - first);
-        let views = self.runs.iter().map(|run| run.get().view()).collect::<PyResult<Vec<_>>>()?;
-        let encoded = match &self.source {
-            Source::Recent(postings) => Ok(postings::encode(postings, self.shape)),
-            Source::Merged => {
-                let texts: Vec<u64> = self.runs.iter().map(|run| run.get().texts).collect();
-                postings::merge(&views, &texts, self.shape, self.limit, first, count)
-            }
-            Source::Pruned(places, texts) => {
-                let pruning = Pruning { places, texts: *texts, limit: self.limit };
-                postings::prune(views[0], pruning, self.shape, first, count)
-            }
-        };
-        let Encoded { bytes, units, keys, postings } = encoded.map_err(damaged)?;
-        let is_whole = matches!(self.source, Source::Recent(_));
-        let end = if is_whole { self.shape.slices() } else { first + count };
-        self.step = if end < self.shape.slices() { Step::Slices(end) } else { Step::End };
-        self.units.extend(units);
-        self.keys += keys;
-        self.postings += postings;
-        Ok(self.count(1, bytes))
-    }
-
-    fn end(&mut self) -> PyResult<Vec<u8>> {
-        let mut index = vec![0; 4];
-        let mut units = 0_u64;
-        for &more in &self.units {
-            units += u64::from(more);
-            index.extend_from_slice(&(units as u32).to_le_bytes());
-        }
-        if units >> 32 > 0 {
-            return Err(InvalidArgument::new_err(format!(
-                "{units} units of 8 bytes do not fit one run; keep below 2**32"
-            )));
-        }
-        index.resize(index.len().next_multiple_of(UNIT_BYTES), 0);
-        let mut bytes = self.count(2, index);
-        let begin = bytes.len();
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        bytes.extend_from_slice(&[self.shape.slice_bits as u8, self.shape.place_bits as u8]);
-        bytes.extend_from_slice(&(self.texts as u32).to_le_bytes());
-        for number in [self.keys, self.postings, self.bytes[1] as u64] {
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
-        for checksum in self.checksums {
-            bytes.extend_from_slice(&checksum.to_le_bytes());
-        }
-        let checksum = crc32(&bytes[begin..], 0);
-        bytes.extend_from_slice(&checksum.to_le_bytes());
-        self.step = Step::Done;
-        Ok(bytes)
-    }
-
-    fn advance(&mut self) -> PyResult<Option<Vec<u8>>> {
-        match self.step {
-            Step::Verify(run, part, at, checksum) => match self.verify(run, part, at, checksum) {
-                Ok(()) => Ok(Some(Vec::new())),
-                Err((part, stored, computed)) => Err(Python::attach(|python| {
-                    let message = format!("the {} of a run of postings are damaged", PART_NAMES[part]);
-                    corrupt(python, &message, None, &format!("{stored:08x}"), &format!("{computed:08x}"))
-                })),
-            },
-            Step::Begin => {
-                self.count_live()?;
-                self.step = Step::Texts(0, 0);
-                Ok(Some(MAGIC.to_vec()))
-            }
-            Step::Texts(run, at) => Ok(Some(self.texts(run, at))),
-            Step::Slices(first) => self.slices(first).map(Some),
-            Step::End => self.end().map(Some),
-            Step::Done => Ok(None),
-        }
-    }
-}
-
-/// Text numbers as they are stored.
-fn table_of(texts: &[u64]) -> Vec<u8> {
-    texts.iter().flat_map(|text| text.to_le_bytes().into_iter().take(TEXT_BYTES)).collect()
-}
+struct RunParts(run::RunParts<Mapped>);
 
 #[pymethods]
 impl RunParts {
     /// The groups of the run that is made: `first <= group < end`.
     #[getter]
-    fn span(&self) -> (u64, u64) {
-        self.span
+    fn span(&self) -> Span {
+        self.0.span
     }
 
     /// Bytes of the runs that are read.
     #[getter]
     fn size_bytes(&self) -> usize {
-        self.size_bytes
+        self.0.size_bytes
     }
 
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -470,7 +109,173 @@ impl RunParts {
     }
 
     fn __next__<'py>(&mut self, python: Python<'py>) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
-        let Some(bytes) = python.detach(|| self.advance())? else { return Ok(None) };
+        let Some(bytes) = python.detach(|| self.0.advance()).map_err(run_error)? else { return Ok(None) };
         PyMemoryView::from(Bound::new(python, Packed(bytes))?.as_any()).map(Some)
     }
+}
+
+/// The index of a store; not thread-safe.
+#[pyclass(module = "docstore.dedup.docstore_native")]
+struct Runs(Index<Mapped>);
+
+#[pymethods]
+impl Runs {
+    /// An index without postings.
+    #[new]
+    #[pyo3(signature = (limit, flush_texts = 2048, flush_postings = 1 << 17, fan_in = 2))]
+    fn new(limit: usize, flush_texts: usize, flush_postings: usize, fan_in: usize) -> PyResult<Self> {
+        Index::new(limit, flush_texts, flush_postings, fan_in).map(Self).map_err(run_error)
+    }
+
+    #[getter]
+    fn end(&self) -> u64 {
+        self.0.end()
+    }
+
+    #[getter]
+    fn next(&self) -> u64 {
+        self.0.next()
+    }
+
+    #[getter]
+    fn runs(&self) -> Vec<Run> {
+        self.0.runs().iter().cloned().map(Run).collect()
+    }
+
+    #[getter]
+    fn is_full(&self) -> bool {
+        self.0.is_full()
+    }
+
+    #[getter]
+    fn is_pruning(&self) -> bool {
+        self.0.is_pruning()
+    }
+
+    #[getter]
+    fn is_merging(&self) -> bool {
+        self.0.is_merging()
+    }
+
+    #[getter]
+    fn dropped(&self) -> u64 {
+        self.0.dropped()
+    }
+
+    /// The texts that no run has with their keys, as cells of a row of the log.
+    fn log<'py>(&self, python: Python<'py>, cell_texts: usize) -> Vec<Bound<'py, PyBytes>> {
+        let cells = self.0.recent().log(self.0.end(), cell_texts);
+        cells.iter().map(|cell| PyBytes::new(python, cell)).collect()
+    }
+
+    /// Numbers of the texts that no run has, as bytes of uint64.
+    fn recent_texts<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        words_as_bytes(python, self.0.recent().texts())
+    }
+
+    /// Open the next run of a store; -> False if the runs before it cover it: its merge was finished.
+    fn open(&mut self, first: u64, end: u64, buffer: PyBuffer<u8>) -> PyResult<bool> {
+        self.0.open((first, end), Mapped::new(buffer)?).map_err(run_error)
+    }
+
+    /// Take a committed group into the memtable; -> number of its texts.
+    fn add(&mut self, python: Python<'_>, group: u64, cells: Vec<PyBackedBytes>) -> PyResult<usize> {
+        let is_short = cells.iter().map(|cell| cell.len()).sum::<usize>() < LONG_CELL_BYTES;
+        let mut work = || self.0.add(group, &cells);
+        let added = if is_short { work() } else { detached(python, work)? };
+        added.map_err(run_error)
+    }
+
+    /// The run of the memtable, to be written and adopted before another group is added; None if it has no group.
+    fn flush(&self) -> PyResult<Option<RunParts>> {
+        Ok(self.0.flush().map_err(run_error)?.map(RunParts))
+    }
+
+    /// Merges to begin; while texts are pruned, runs that are rewritten without them.
+    fn merge(&mut self) -> PyResult<Vec<RunParts>> {
+        Ok(self.0.merge().map_err(run_error)?.into_iter().map(RunParts).collect())
+    }
+
+    /// Take a run that was written from `flush` or `merge`; -> the runs that it replaces, whose files may go.
+    fn adopt(&mut self, first: u64, end: u64, buffer: PyBuffer<u8>) -> PyResult<Vec<Run>> {
+        let old = self.0.adopt((first, end), Mapped::new(buffer)?).map_err(run_error)?;
+        Ok(old.into_iter().map(Run).collect())
+    }
+
+    /// Begin to rewrite the runs with the texts that stay alone, whose numbers ascend.
+    fn prune(&mut self, python: Python<'_>, live: PyBuffer<u64>) -> PyResult<()> {
+        self.0.prune(live.to_vec(python)?);
+        Ok(())
+    }
+
+    /// Look up keys that are not mixed, those of a batch last: (which key, text number), each as bytes of uint64.
+    #[pyo3(signature = (keys, batch = None, lower = None))]
+    fn find<'py>(
+        &self,
+        python: Python<'py>,
+        keys: PyBuffer<u64>,
+        batch: Option<PyRef<'py, Postings>>,
+        lower: Option<PyRef<'py, Self>>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let (batch, lower) = (batch.as_ref().map(|batch| &batch.0), lower.as_ref().map(|lower| &lower.0));
+        let (owners, texts) = self.0.find(keys.to_vec(python)?, batch, lower).map_err(run_error)?;
+        Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
+    }
+
+    /// The chains of a page looked up, and what they lead to ranked; removed texts are left out.
+    #[pyo3(signature = (asked, looks, batch = None, lower = None, skips_damage = false))]
+    fn propose<'py>(
+        &self,
+        python: Python<'py>,
+        asked: Question,
+        looks: LookLimits,
+        batch: Option<PyRef<'py, Postings>>,
+        lower: Option<PyRef<'py, Self>>,
+        skips_damage: bool,
+    ) -> PyResult<Proposal<'py>> {
+        let (batch, lower) = (batch.as_ref().map(|batch| &batch.0), lower.as_ref().map(|lower| &lower.0));
+        answered(python, asked, looks, |asked, looks| {
+            self.0.propose(asked, looks, batch, lower, skips_damage).map_err(run_error)
+        })
+    }
+
+    /// Numbers of the rows whose texts no look-up finds, though their buckets have room for them.
+    ///
+    /// The caller sees to it that nobody changes the index meanwhile.
+    fn lacking(&self, python: Python<'_>, queries: &Bound<'_, Queries>, looks: LookLimits) -> PyResult<Vec<usize>> {
+        let (near, inside, most, further) = looks;
+        let (looks, queries) = (Looks { near, inside, most, further }, &queries.get().0);
+        detached(python, || self.0.lacking(queries, looks))?.map_err(run_error)
+    }
+}
+
+/// Bytes that Python reads in place: to copy a megabyte would hold the GIL for as long, and whoever waits for it.
+#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
+struct Packed(Vec<u8>);
+
+#[pymethods]
+impl Packed {
+    /// Fill a view that Python asks for; it keeps `slf` alive.
+    ///
+    /// SAFETY: the caller is Python alone, whose view is valid or null, which `PyBuffer_FillInfo` refuses.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let bytes = &slf.get().0;
+        let begin = bytes.as_ptr().cast_mut().cast::<c_void>();
+        // No allocation is longer than isize::MAX.
+        let length = isize::try_from(bytes.len()).unwrap_or(isize::MAX);
+        // SAFETY: Python gives a view to fill.  The bytes live as long as `slf`, to which the view gets a reference, and
+        // are never changed or moved: the class is frozen.  The view is read-only.
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), begin, length, 1, flags) };
+        if filled == -1 {
+            return Err(PyErr::fetch(slf.py()));
+        }
+        Ok(())
+    }
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Run>()?;
+    module.add_class::<RunParts>()?;
+    module.add_class::<Runs>()?;
+    module.add_class::<Packed>()
 }

@@ -4,17 +4,19 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 
 use docstore_kernel::analysis::TEXT_LIMIT_BYTES;
+use docstore_kernel::charset::Origin;
 use docstore_kernel::markdown;
-use docstore_kernel::page::is_space;
 use docstore_kernel::search;
 use docstore_kernel::source::{self, Buffers, Source};
+use docstore_kernel::titles::distinctive;
 use docstore_kernel::words::{self, Words};
-use docstore_kernel::{bytes, charset, expressions, kind, Extractor};
+use docstore_kernel::{charset, expressions, kind, Extractor};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::{detached, KEPT_BODY_BYTES};
+use crate::convert::detached;
+use crate::kernel::KEPT_BODY_BYTES;
 
 thread_local! {
     static BUFFERS: RefCell<Buffers> = RefCell::default();
@@ -92,20 +94,15 @@ fn held_words(text: &Bound<'_, PyString>, wanted: Vec<Bound<'_, PyString>>) -> (
     (held, count)
 }
 
-/// Whether a text in UTF-8 has one in `share` of the words of another string with `least` letters and more; both are
-/// case-folded.
-pub fn holds_words(text: &[u8], wanted: &str, least: usize, share: usize) -> bool {
-    let folded = words::case_folded(wanted);
-    let long = |word: &&str| word.chars().nth(least.saturating_sub(1)).is_some();
-    let mut wanted: Vec<&[u8]> = folded.split(is_space).filter(long).map(str::as_bytes).collect();
-    wanted.sort_unstable();
-    wanted.dedup();
-    let enough = wanted.len().div_ceil(share.max(1));
-    if bytes::has_in_lowered(text, &wanted, enough) {
-        return true;
-    }
-    let folded = || words::case_folded(&String::from_utf8_lossy(text));
-    bytes::may_fold(text) && bytes::has_in_lowered(folded().as_bytes(), &wanted, enough)
+/// The words of a title that distinguish its page.
+#[pyfunction]
+fn distinctive_words(title: &Bound<'_, PyString>) -> Vec<String> {
+    let title = title.to_string_lossy();
+    let mut words = WORDS.take();
+    let chosen = distinctive(&title, &mut words).into_iter().map(|word| String::from_utf8_lossy(word).into_owned());
+    let chosen = chosen.collect();
+    WORDS.set(words);
+    chosen
 }
 
 /// Whether a character is of a script that does not separate words.
@@ -158,6 +155,22 @@ fn decode<'py>(body: &[u8], content_type: &Bound<'py, PyString>) -> PyResult<(St
     let python = content_type.py();
     let (name, text) = decoded(python, body, content_type)?;
     Ok((name, PyString::new(python, &text)))
+}
+
+/// The encoding of a body, and what says so: bom, http, meta, xml or guessed.
+#[pyfunction]
+fn charset_of(body: &[u8], content_type: &Bound<'_, PyString>) -> PyResult<(String, &'static str)> {
+    let (python, content_type) = (content_type.py(), content_type.to_string_lossy());
+    let body = &body[..body.len().min(TEXT_LIMIT_BYTES)];
+    let ((name, _), origin) = detached(python, || charset::decode_told(body, &content_type))?;
+    let origin = match origin {
+        Origin::Bom => "bom",
+        Origin::Http => "http",
+        Origin::Meta => "meta",
+        Origin::Xml => "xml",
+        Origin::Guessed => "guessed",
+    };
+    Ok((name.name().to_ascii_lowercase(), origin))
 }
 
 fn decoded<'a>(
@@ -269,12 +282,14 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(joined_words, module)?)?;
     module.add_function(wrap_pyfunction!(placed_words, module)?)?;
     module.add_function(wrap_pyfunction!(held_words, module)?)?;
+    module.add_function(wrap_pyfunction!(distinctive_words, module)?)?;
     module.add_function(wrap_pyfunction!(is_unspaced, module)?)?;
     module.add_class::<Expression>()?;
     module.add_function(wrap_pyfunction!(is_html, module)?)?;
     module.add_function(wrap_pyfunction!(warnings_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(head_and_root, module)?)?;
     module.add_function(wrap_pyfunction!(decode, module)?)?;
+    module.add_function(wrap_pyfunction!(charset_of, module)?)?;
     module.add_function(wrap_pyfunction!(fold_lines, module)?)?;
     module.add_function(wrap_pyfunction!(visible_text, module)?)?;
     module.add_function(wrap_pyfunction!(read_html, module)?)?;

@@ -70,7 +70,7 @@ fn sketches_of_sets<'py>(
     members: PyBuffer<u64>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (starts, members) = (starts.to_vec(python)?, Shared::new(python, members)?);
-    let bins = crate::detached(python, || {
+    let bins = crate::convert::detached(python, || {
         let mut bins = Vec::with_capacity(starts.len() * BINS);
         for ends in starts.windows(2) {
             match members.as_ref().get(ends[0] as usize..ends[1] as usize)? {

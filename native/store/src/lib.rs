@@ -1,0 +1,19 @@
+//! The formats of a store, and the rules about what its bytes mean.
+//!
+//! `docs/format.md` explains the bytes.  Pure functions over borrowed bytes: no I/O, no Python, no panic on any input.
+//! What is damaged or unknown is None or a fault; the caller says where it lies.
+#![deny(unsafe_code)]
+
+pub mod capture;
+pub mod check;
+pub mod format;
+pub mod headers;
+pub mod index;
+pub mod keys;
+pub mod live;
+pub mod record;
+pub mod run;
+pub mod sweep;
+pub mod values;
+pub mod varint;
+pub mod verdict;
