@@ -39,8 +39,8 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 26_200,
-    "lines of tools/": 10_690,
+    "lines of Rust": 26_600,
+    "lines of tools/": 10_790,
     "lines of tests/": 46_100,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
