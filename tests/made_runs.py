@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.compiled import docstore_native
-from docstore.model.format import RUN_LIST_HEAD_BITS, TEXT_NUMBER_BYTES
+from docstore.model.format import RUN_FOOTER_BYTES, RUN_LIST_HEAD_BITS, TEXT_NUMBER_BYTES
 from docstore.model.sets import Keys
 from tests.reference.postings import Shape, key_bytes
 
@@ -53,15 +54,22 @@ def run_bytes(postings: Keys, texts: Keys) -> NDArray[np.uint8]:
 
 
 def joined(parts: Iterator[memoryview]) -> NDArray[np.uint8]:
-    """The bytes of a run that is made."""
-    return np.frombuffer(b"".join(parts), np.uint8)
+    """The bytes of a run that is made, as the run of group 0."""
+    return named(np.frombuffer(b"".join(parts), np.uint8), 0, 1)
+
+
+def named(raw: NDArray[np.uint8], first: int, end: int) -> NDArray[np.uint8]:
+    """The bytes of a run, as that of other groups: the checksum of its footer covers its name."""
+    name = first.to_bytes(8, "little") + end.to_bytes(8, "little")
+    checksum = crc32(raw[-RUN_FOOTER_BYTES:-4].tobytes(), crc32(name))
+    return np.frombuffer(raw[:-4].tobytes() + checksum.to_bytes(4, "little"), np.uint8)
 
 
 def index_of(runs: Sequence[Run], limit: int = LIST_LIMIT, fan_in: int = 2) -> docstore_native.Runs:
     """An index over runs, oldest first; all of them are of one level."""
     index = docstore_native.Runs(limit, 1 << 40, 1 << 40, fan_in)
     for number, run in enumerate(runs):
-        assert index.open(number, number + 1, run.buffer)
+        assert index.open(number, number + 1, named(run.buffer, number, number + 1))
     return index
 
 

@@ -393,3 +393,16 @@ def test_possessive_repeats_are_such_that_every_python_matches_them_right() -> N
                 seen += 1
                 assert not unsafe_repeats(value.pattern, value.flags & ~re.UNICODE), f"{module}.{name}"
     assert seen > 40
+
+
+def test_the_binding_has_small_files_without_circles_and_only_it_knows_python() -> None:
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "native/python/src").glob("*.rs")}
+    assert {name: text.count("\n") for name, text in sources.items() if text.count("\n") > 400} == {}
+    used = {name: set(re.findall(r"\bcrate::(\w+)", text)) & sources.keys() for name, text in sources.items()}
+    while used:
+        done = {name for name, others in used.items() if not others & used.keys()}
+        assert done, f"these modules use each other in a circle: {sorted(used)}"
+        used = {name: others for name, others in used.items() if name not in done}
+    for manifest in (ROOT / "native").glob("*/Cargo.toml"):
+        if manifest.parent.name != "python":
+            assert "pyo3" not in manifest.read_text(encoding="utf-8"), manifest

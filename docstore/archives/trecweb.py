@@ -23,7 +23,7 @@ TREC_START = re.compile(rb"^[ \t]*<DOC>", re.IGNORECASE | re.MULTILINE)
 _HEAD_END = re.compile(rb"</DOCHDR>[ \t]*\r?\n?|\n(?=[ \t]*<DOC>)", re.IGNORECASE)
 _HEAD = re.compile(rb"<DOCHDR>[ \t]*(?:\r?\n)?(.*)</DOCHDR>", re.IGNORECASE | re.DOTALL)
 _EMPTY_HEADS = re.compile(
-    rb"(?:[ \t]*<DOC>(?:(?!</DOCHDR>|\n[ \t]*<DOC>).)*+\n)+(?=[ \t]*<DOC>)", re.IGNORECASE | re.DOTALL
+    rb"(?:[ \t]*<DOC>(?:(?!</DOCHDR>|\n[ \t]*<DOC>).|(?!))*+\n)+(?=[ \t]*<DOC>)", re.IGNORECASE | re.DOTALL
 )
 """Documents without the end of a <DOCHDR>, up to the next one."""
 _DOCNO = re.compile(rb"<DOCNO>\s*(.*?)\s*</DOCNO>", re.IGNORECASE | re.DOTALL)

@@ -80,8 +80,8 @@ _HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
 _EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n\Z")
 _EMPTY_HEADS = re.compile(
     rb"(?:WARC/\d[^\r\n]{0,20}\r{0,2}\n(?:"
-    rb"(?:(?![^\n]*WARC/\d|content-length[ \t]*:)[^\n]*\n)*+(?=WARC/\d)|"
-    rb"(?:(?![^\n]*WARC/\d|warc-type[ \t]*:)[^\n]*\n)*+(?=WARC/\d)))+",
+    rb"(?:(?![^\n]*WARC/\d|content-length[ \t]*:)[^\n]*\n|(?!))*+(?=WARC/\d)|"
+    rb"(?:(?![^\n]*WARC/\d|warc-type[ \t]*:)[^\n]*\n|(?!))*+(?=WARC/\d)))+",
     re.IGNORECASE,
 )
 """Headers without a length or without a type, up to the next record."""

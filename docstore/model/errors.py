@@ -15,6 +15,7 @@ Exit 1 means that nothing was found, exit 8 that the work is done but records we
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -114,6 +115,13 @@ class StorageError(DocstoreError, OSError):
     """The disk is full or an I/O call failed: the write was not applied."""
 
     exit_code = 6
+
+
+def short_of_memory(error: MemoryError) -> StorageError:
+    """What a write raises if memory ran out before its commit."""
+    made = StorageError(errno.ENOMEM, "there is not enough memory to write this; nothing of it was applied")
+    made.__cause__ = error
+    return made
 
 
 class CommitUnknown(DocstoreError):

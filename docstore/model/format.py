@@ -353,7 +353,7 @@ RUN_SUFFIX = ".run"
 RUN_PART_SUFFIX = ".part"
 """Replaces RUN_SUFFIX until the run is written and synced; such files are removed at open."""
 RUN_MAGIC = b"DSPOSTRN"
-RUN_FORMAT_VERSION = 2
+RUN_FORMAT_VERSION = 3
 RUN_FOOTER = "<8sHBBIQQQ3I"
 """Last in the file: magic, format version, slice bits, place bits, texts, keys, postings, bytes of the slices, then
 CRC-32 of texts, slices and index; CRC-32 of the footer (u32).  Before it, from the magic at the beginning on: u48 text

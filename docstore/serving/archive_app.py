@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
 from functools import partial
 from itertools import chain, islice, takewhile
@@ -118,7 +118,7 @@ class ArchiveApp:
         self._turns = Turns(BEGUN_IN_A_TURN)
         self._lookups = Workers("archive", settings.threads, max(1, settings.threads // 2))
         self._scans = Workers("archive-scan", settings.scan_threads, max(1, settings.scan_threads // 2))
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()
 
     def close(self) -> None:
         """End the threads, once what they do is done."""
@@ -194,13 +194,16 @@ class ArchiveApp:
 
     async def _in_thread(self, workers: Workers, client: str, work: Callable[[], Answer]) -> Answer:
         """Do what may block, in a thread; refuse where too many wait."""
-        if self._waiting >= self._settings.waiting:
+        most = self._settings.waiting
+        if self._waiting.total() >= most or 2 * self._waiting[client] >= max(2, most):
             return plain(503, "too many requests wait; ask again", (("Retry-After", "1"),))
-        self._waiting += 1
+        self._waiting[client] += 1
         try:
             return await workers.run(client, work)
         finally:
-            self._waiting -= 1
+            self._waiting[client] -= 1
+            if not self._waiting[client]:
+                del self._waiting[client]
 
     async def _respond(self, scope: Scope, answer: Answer, send: Send) -> None:
         """Send an answer, and end the connection of a client that does not take it."""

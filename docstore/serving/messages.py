@@ -319,7 +319,7 @@ async def stream(
         packs=FRAMES in context.headers.get("accept", ""),
         compresses=wants_zstd(context),
     )
-    service.begin_stream(source)
+    service.begin_stream(context.client, source)
     first = await service.streamers.run(context.client, source.next_chunk)  # what is wrong with the call gets a status
 
     async def chunks() -> AsyncGenerator[bytes, None]:

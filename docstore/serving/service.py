@@ -18,7 +18,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, Unpack
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from docstore.model import keys
 from docstore.model.capture import BODY, MAIN, STORED_KNOWN, STORED_REFUSED
@@ -152,7 +152,7 @@ class Service:
         self.streamers = Workers("docstore-stream", STREAMERS, STREAMERS_OF_CLIENT)
         self.comparers = Workers("docstore-compare", COMPARERS, COMPARERS_OF_CLIENT)
         self._writers = ThreadPoolExecutor(WRITERS, "docstore-put")
-        self._streams: WeakSet[object] = WeakSet()
+        self._streams: WeakKeyDictionary[object, str] = WeakKeyDictionary()
         self._writing = 0
         self._reading_all = asyncio.Lock()
         self._log = log
@@ -226,19 +226,20 @@ class Service:
                 return call()
         return await self.readers.run(client, call)
 
-    def begin_stream(self, stream: object) -> None:
+    def begin_stream(self, client: str, stream: object) -> None:
         """Count a stream until `end_stream`, or until nobody has it: its client may go before it begins.
 
         Raises:
-            Refusal: 429, there are too many.
+            Refusal: 429, there are too many, or half of them are of this client.
         """
-        if len(self._streams) >= self.settings.limits.streams:
-            raise busy(f"{len(self._streams)} streams are read, which is the most")
-        self._streams.add(stream)
+        most, clients = self.settings.limits.streams, list(self._streams.values())
+        if len(clients) >= most or 2 * clients.count(client) >= max(2, most):
+            raise busy(f"{len(clients)} streams are read, {clients.count(client)} of them yours, which is the most")
+        self._streams[stream] = client
 
     def end_stream(self, stream: object) -> None:
         """Count it no more."""
-        self._streams.discard(stream)
+        self._streams.pop(stream, None)
 
     async def write(self, call: Callable[..., _T], *args: Any, takes_room: bool = True) -> _T:
         """Call what writes, in a thread.

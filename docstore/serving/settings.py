@@ -28,7 +28,8 @@ class Limits:
         requests: that are worked on at a time; beyond it 429.
         client_requests: the same for one client: its token, or its address if it has none.
         writes: groups of pages that wait for a commit or are in one; beyond it 429.
-        streams: answers of many items that are read at a time, each with some MB in memory; beyond it 429.
+        streams: answers of many items that are read at a time, each with some MB in memory; beyond it, and beyond half
+            of it for one client, 429.
         connections: of each listener; beyond it 503.
         header_bytes: of one request's line and headers.
         head_seconds: in which a request's line and headers are to come.
@@ -131,7 +132,7 @@ class ArchiveSettings(NamedTuple):
             request.
         threads: that look up captures and bodies.
         scan_threads: that run questions over many URLs; apart, so that they do not hold up single look-ups.
-        waiting: requests that may wait for a thread; one more is answered 503.
+        waiting: requests that may wait for a thread, half of them of one client; one more is answered 503.
         scan_rows: most rows and captures that a question looks at.
         scan_seconds: most time that a question takes.
         answer_bytes: most bytes of a CDX answer.

@@ -173,7 +173,10 @@ def processors() -> int:
 
 def pack(raw: bytes, level: int = PACK_LEVEL) -> bytes:
     """One whole zstd frame, for files that are written once and read rarely."""
-    return zstandard.ZstdCompressor(level=level).compress(raw)
+    try:
+        return zstandard.ZstdCompressor(level=level).compress(raw)
+    except zstandard.ZstdError as error:  # the only reason not to compress
+        raise MemoryError(str(error)) from error
 
 
 def unpack(frame: bytes, raw_bytes: int) -> bytes:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from docstore.model.choices import Durability
+from docstore.model.errors import CommitUnknown
 from docstore.model.types import RowMutations
 from docstore.storage.engine import Engine, Plan
 from docstore.storage.files import read_only_error
@@ -87,9 +88,11 @@ class LocalCommitter:
             self._engine.mutate_rows(rows, self.durability)
             known = True
             self.manifest.committed()
-        except BaseException:
+        except BaseException as error:
             self.manifest.aborted()
             self._values.value_log.abandon()
+            if isinstance(error, MemoryError):
+                raise CommitUnknown("memory ran out during a commit; write it again") from error
             raise
         finally:
             # An interrupt (Ctrl-C) is held back until all followers have run.  One that it may have stopped is called

@@ -35,7 +35,7 @@ from itertools import groupby
 from docstore.dedup.pages import Batch
 from docstore.model import capture
 from docstore.model.capture import Column, PagePointer
-from docstore.model.errors import FORKED, InvalidArgument, StorageError, StoreUnavailable
+from docstore.model.errors import FORKED, InvalidArgument, StorageError, StoreUnavailable, short_of_memory
 from docstore.model.keys import url_of
 from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
 from docstore.reading.index import open_texts
@@ -204,7 +204,11 @@ class PageWriter:
                     self._submitters -= 1
 
     def _prepare(self, pages: Sequence[Page], options: WriteOptions) -> list[Prepared]:
-        prepared = self._preparer.prepare(pages, anchors=options.anchors or options.links, any_time=options.any_time)
+        anchors = options.anchors or options.links
+        try:
+            prepared = self._preparer.prepare(pages, anchors=anchors, any_time=options.any_time)
+        except MemoryError as error:
+            raise short_of_memory(error) from error
         return prepared if options.keep_body else [page._replace(keep_body=False) for page in prepared]
 
     def _write_prepared(self, prepared: list[Prepared], options: WriteOptions) -> _Outcomes:
@@ -489,7 +493,8 @@ class Sequencer:
             except BaseException as error:
                 self._committer.drop_values()
                 view.drop()
-                return [result_of(write) for write in writes[:committed]], error
+                cause = short_of_memory(error) if isinstance(error, MemoryError) else error
+                return [result_of(write) for write in writes[:committed]], cause
         return [result_of(write) for write in writes], None
 
     def _commit(self, batch: Batch) -> None:

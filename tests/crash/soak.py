@@ -240,9 +240,11 @@ class Host:
                 self._work(store, [partial(write, store, one, self.source_of(one)) for one in self.ledgers])
                 return
             server = Server(store, Settings(port=0), Log(sys.stdout))
-            threading.Thread(target=server.run, args=(lambda _: self._say_opened(),), daemon=True).start()
+            thread = threading.Thread(target=server.run, args=(lambda _: self._say_opened(),), daemon=True)
+            thread.start()
             self._work(store, [])
             server.stop()
+            thread.join()
 
     def source_of(self, ledger: Ledger) -> Random:
         return Random(f"{self.seed} {self.number} {ledger.path.name}")

@@ -216,7 +216,8 @@ def run_of(raw: bytes) -> None:
         footer = len(made) - RUN_FOOTER_BYTES
         index_bytes = ((1 << made[footer + 10] % 32) * 4 + 11) // 8 * 8
         made[footer + 48 : footer + 52] = crc32(made[max(0, footer - index_bytes) : footer]).to_bytes(4, "little")
-        made[footer + 52 :] = crc32(made[footer : footer + 52]).to_bytes(4, "little")
+        name = (0).to_bytes(8, "little") + (1).to_bytes(8, "little")
+        made[footer + 52 :] = crc32(made[footer : footer + 52], crc32(name)).to_bytes(4, "little")
     buffer = np.frombuffer(bytes(made), np.uint8)
     run = docstore_native.Run(0, 1, buffer)
     run.text_numbers()

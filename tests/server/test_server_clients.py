@@ -16,12 +16,13 @@ import pytest
 
 from docstore.model.types import Cell, Page
 from docstore.serving import messages, wire
+from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.service import COMPARERS_OF_CLIENT, READERS_OF_CLIENT, STREAMERS_OF_CLIENT, Turns
 from docstore.serving.settings import ArchiveSettings, Limits
 from docstore.serving.wire import from_msgpack, to_json, to_msgpack
 from docstore.storage.engine import ScannedRow
 from docstore.storage.table import SHORT_RECORDS
-from docstore.store import DocumentStore
+from docstore.store import DocumentStore, open_store
 from tests.serving import Serving, serving
 
 GREEDY, OTHER = "a-token-that-asks-much", "a-token-that-asks-little"
@@ -84,6 +85,19 @@ def hold(store: DocumentStore, name: str, gate: Gate, url: str, monkeypatch: pyt
     monkeypatch.setattr(store, name, call)
 
 
+def hold_scans(store: DocumentStore, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold scans for captures of the long page at the gate."""
+    table = store.table
+    scan = table.scan_captures
+
+    def scanned(start: bytes, end: bytes) -> Iterator[ScannedRow]:
+        if b"long" in start:
+            gate.wait()
+        return scan(start, end)
+
+    monkeypatch.setattr(table, "scan_captures", scanned)
+
+
 KINDS = {
     "reads": ("history", READERS_OF_CLIENT, "GET", "/v1/history?url={}", None),
     "comparisons": ("similar", COMPARERS_OF_CLIENT, "POST", "/v1/similar", "url"),
@@ -117,15 +131,7 @@ def test_one_client_has_some_of_the_threads_and_another_is_answered_meanwhile(
 def test_one_client_of_the_archive_has_some_of_its_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate()
     with shared(tmp_path) as (one, *_), ThreadPoolExecutor(ASKED) as pool, ExitStack() as stack:
-        table = one.store.table
-        scan = table.scan_captures
-
-        def scanned(start: bytes, end: bytes) -> Iterator[ScannedRow]:
-            if b"long" in start:
-                gate.wait()
-            return scan(start, end)
-
-        monkeypatch.setattr(table, "scan_captures", scanned)
+        hold_scans(one.store, gate, monkeypatch)
         greedy, other = (
             stack.enter_context(
                 httpx.Client(base_url=one.server.archive_url, timeout=60, headers={"authorization": f"Bearer {token}"})
@@ -139,6 +145,37 @@ def test_one_client_of_the_archive_has_some_of_its_threads(tmp_path: Path, monke
         assert gate.held == ArchiveSettings().threads // 2
         gate.open()
         assert {each.result().status_code for each in answers} == {404}
+
+
+def test_waiting_requests_of_one_client_of_the_archive_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+
+    async def ask(app: ArchiveApp, address: str, url: str) -> int:
+        path = f"/web/timemap/link/{url}"
+        scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "client": (address, 1)}
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await app(scope | {"headers": [(b"host", b"localhost")]}, asyncio.Event().wait, send)
+        return int(sent[0]["status"])
+
+    async def run(store: DocumentStore) -> None:
+        app = ArchiveApp(store, ArchiveSettings(waiting=4))
+        greedy = [asyncio.create_task(ask(app, "10.0.0.1", LONG)) for _ in range(3)]
+        assert await greedy[2] == 503
+        assert await ask(app, "10.0.0.2", PAGE) == 200
+        gate.open()
+        assert await asyncio.gather(*greedy[:2]) == [404, 404]
+        app.close()
+
+    with open_store(tmp_path / "store", create=True) as store:
+        store.put_page(PAGE, b"<p>a page", fetched_at=AT)
+        hold_scans(store, gate, monkeypatch)
+        asyncio.run(run(store))
 
 
 def test_requests_of_one_client_are_bounded_and_another_is_answered(
@@ -158,6 +195,19 @@ def test_requests_of_one_client_are_bounded_and_another_is_answered(
         gate.open()
         assert {each.result().status_code for each in answers} == {200}
         assert greedy.get("/v1/page", params={"url": PAGE}).status_code == 200
+
+
+def test_streams_of_one_client_are_bounded_and_another_reads_one(tmp_path: Path) -> None:
+    with shared(tmp_path, limits=Limits(streams=4)) as (one, greedy, other), ExitStack() as stack:
+        pages = (Page(f"https://many.example/{number}", b"x" * 8000, 200, (), AT) for number in range(3000))
+        assert not any(each.error for each in one.store.put_pages(pages))
+        scan = {"spec": {"families": ["page"]}}
+        for _ in range(2):
+            answer = stack.enter_context(greedy.stream("POST", "/v1/cells/scan", json=scan))
+            assert answer.status_code == 200, "it is not read to its end"
+        refused = greedy.post("/v1/cells/scan", json=scan)
+        assert refused.status_code == 429 and int(refused.headers["retry-after"]) > 0
+        assert other.post("/v1/cells/scan", json=scan | {"limit": 1}).status_code == 200
 
 
 def test_clients_begin_requests_in_turn() -> None:

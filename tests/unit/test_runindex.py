@@ -211,18 +211,37 @@ def test_a_damaged_part_is_listed_and_detected_by_look_ups(store: Store) -> None
     assert store.all_found(again)
 
 
-def test_a_flipped_bit_in_a_text_number_is_listed(store: Store) -> None:
+def test_a_flipped_bit_in_a_text_number_is_listed_and_mended_by_the_next_open(store: Store) -> None:
     buckets = store.open()
     store.write(buckets, 20)
     buckets.close()
-    path = sorted(store.folder.glob("*.run"))[-1]
-    raw = bytearray(path.read_bytes())
-    raw[9] ^= 1
-    path.write_bytes(raw)
-    again = store.open()
-    (line,) = again.damaged()
+    buckets = store.open()
+    flip(sorted(store.folder.glob("*.run"))[-1], 9)
+    (line,) = buckets.damaged()
     assert "texts" in line
-    again.rebuild()
+    buckets.close()
+    again = store.open()
+    assert store.asked_for_texts == 1
+    assert again.damaged() == [] and store.all_found(again)
+
+
+def flip(path: Path, at: int) -> None:
+    """Flip a bit of a byte of a file."""
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 1
+    path.write_bytes(raw)
+
+
+def test_runs_that_have_each_the_name_of_the_other_are_rebuilt(store: Store) -> None:
+    buckets = store.open()
+    store.write(buckets, 24)
+    buckets.close()
+    one, other = sorted(store.folder.glob("*.run"))[:2]
+    raw = one.read_bytes(), other.read_bytes()
+    one.write_bytes(raw[1])
+    other.write_bytes(raw[0])
+    again = store.open()
+    assert store.asked_for_texts == 1
     assert again.damaged() == [] and store.all_found(again)
 
 
@@ -230,11 +249,8 @@ def test_damage_that_a_merge_meets_is_listed_too_and_the_next_write_mends_it(sto
     buckets = store.open()
     store.write(buckets, 20)
     buckets.close()
-    path = min(store.folder.glob("*.run"))
-    raw = bytearray(path.read_bytes())
-    raw[9] ^= 1
-    path.write_bytes(raw)
     again = store.open()
+    flip(min(store.folder.glob("*.run")), 9)
     for _ in range(60):
         store.write(again, 1)
         assert store.asked_for_texts or any("texts" in line for line in again.damaged())
@@ -616,7 +632,7 @@ class Full(Files):
 
 
 def damage(store: Store, byte: int, place: str = "slices") -> None:
-    """Close to each other in every run: byte 4 of its slices, or all of its index, becomes another."""
+    """Byte 4 of the slices of every run, or all of its index, becomes another; in a mapped file, too."""
     for path in store.folder.glob("*.run"):
         raw = bytearray(path.read_bytes())
         texts, slices_bytes = (int.from_bytes(raw[at : at + 4], "little") for at in (len(raw) - 44, len(raw) - 24))
@@ -635,8 +651,8 @@ def test_a_put_goes_on_without_a_damaged_run_while_the_disk_is_too_full_to_rebui
     buckets = store.open(files)
     store.write(buckets, 20)
     buckets.close()
-    damage(store, 3)
     buckets = store.open(files)
+    damage(store, 3)
     files.is_full = True
     put(store, buckets, 500)
     for number in range(501, 520):
@@ -665,8 +681,8 @@ def test_a_look_up_during_a_commit_does_not_rebuild_the_runs_without_the_texts_o
     buckets = store.open()
     store.write(buckets, 20)
     buckets.close()
-    damage(store, 3)
     buckets = store.open()
+    damage(store, 3)
     new = NewPostings()
     buckets.post(new, 900, *query(900).first_keys())
     rows = buckets.log(new)
@@ -682,8 +698,8 @@ def test_a_dry_run_leaves_the_runs_of_its_store_alone(store: Store, tmp_path: Pa
     buckets = store.open()
     store.write(buckets, 20)
     buckets.close()
-    damage(store, 3)
     buckets = store.open()
+    damage(store, 3)
     dry = RunIndex(MemoryEngine(), tmp_path / "dry", store.texts, lower=buckets)
     assert not dry.propose(query(3)).has_own and store.asked_for_texts == 0
     assert buckets.propose(query(3)).has_own and store.asked_for_texts == 1

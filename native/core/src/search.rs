@@ -12,6 +12,8 @@ use std::sync::LazyLock;
 use unicode_normalization::char::is_combining_mark;
 use unicode_normalization::UnicodeNormalization;
 
+use crate::words::Words;
+
 /// Letters without a decomposition.
 const SIMILAR: [(char, char); 7] = [
     ('\u{f8}', 'o'),
@@ -83,6 +85,42 @@ fn is_nasal_of(nasal: char, next: char) -> bool {
     is_own || (nasal == DENTAL && (is_stop || SIBILANTS.contains(&next)))
 }
 
+/// The words of a text in the forms of a search, and where they are; in characters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placed {
+    /// With one space between.
+    pub folded: String,
+    /// Where each begins there.
+    pub begins: Vec<u32>,
+    /// Where each starts and ends in the text.
+    pub starts: Vec<u32>,
+    pub ends: Vec<u32>,
+}
+
+pub fn placed(text: &str) -> Placed {
+    let (mut words, mut places, mut folded) = (Words::default(), Vec::new(), String::new());
+    words.cut_in_place(text.as_bytes(), &mut places);
+    fold(words.joined(), &mut folded);
+    let spaces = folded.bytes().enumerate().filter(|(_, byte)| *byte == b' ').map(|(space, _)| space + 1);
+    let begins = characters_before(folded.as_bytes(), std::iter::once(0).chain(spaces).take(places.len()));
+    let starts = characters_before(text.as_bytes(), places.iter().map(|place| place.start));
+    let ends = characters_before(text.as_bytes(), places.iter().map(|place| place.end));
+    Placed { folded, begins, starts, ends }
+}
+
+/// How many characters stand before each of some ascending places of a text.
+fn characters_before(text: &[u8], places: impl Iterator<Item = usize>) -> Vec<u32> {
+    let (mut counted, mut characters) = (0, 0);
+    let count = |part: &[u8]| part.iter().filter(|&&byte| byte & 0xc0 != 0x80).count() as u32;
+    places
+        .map(|place| {
+            characters += count(&text[counted..place]);
+            counted = place;
+            characters
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,5 +161,13 @@ mod tests {
         {
             assert_eq!(folded(word), word);
         }
+    }
+
+    #[test]
+    fn words_are_placed_in_characters() {
+        let found = placed("\u{c9}t\u{e9}, \u{e9}t\u{e9}!");
+        assert_eq!(found.folded, "ete ete");
+        assert_eq!((found.begins, found.starts, found.ends), (vec![0, 4], vec![0, 5], vec![3, 8]));
+        assert_eq!(placed(""), Placed::default());
     }
 }

@@ -32,6 +32,20 @@ pub fn distinctive<'a>(title: &str, words: &'a mut Words) -> Vec<&'a [u8]> {
     chosen
 }
 
+/// Which of some normalised words are words of a text, which is cut into `words`.
+pub fn held(text: &str, wanted: &[impl AsRef<str>], words: &mut Words) -> Vec<bool> {
+    words.cut(text.as_bytes());
+    let mut held = vec![false; wanted.len()];
+    let bit = |word: &[u8]| 1_u64 << word.len().min(63);
+    let lengths = wanted.iter().fold(0, |lengths, word| lengths | bit(word.as_ref().as_bytes()));
+    for word in words.iter().filter(|word| lengths & bit(word) != 0) {
+        for (held, wanted) in held.iter_mut().zip(wanted) {
+            *held |= word == wanted.as_ref().as_bytes();
+        }
+    }
+    held
+}
+
 /// What is said of a main text in UTF-8 and the title of its page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -95,6 +109,14 @@ mod tests {
             let found: Vec<_> = distinctive(title, &mut words).into_iter().map(String::from_utf8_lossy).collect();
             assert_eq!(found, chosen, "{title}");
         }
+    }
+
+    #[test]
+    fn a_text_holds_whole_words_whatever_their_length() {
+        let long = "x".repeat(100);
+        let text = format!("One two, TWO {long}");
+        let wanted = ["two", "tw", "three", &long, &long[1..]];
+        assert_eq!(held(&text, &wanted, &mut Words::default()), [true, false, false, true, false]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use docstore_kernel::titles::Facts;
 use docstore_kernel::words::Words;
 use docstore_kernel::{pairs, Analyser, Extractor, Options, Outcome, Page};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyString, PyTuple};
@@ -24,6 +24,9 @@ const RUN_BYTES: usize = 256 << 10;
 const KEPT_PAGES: usize = 64;
 /// A body of more bytes takes its thread's buffers with it: they would hold some five times as much for ever.
 pub const KEPT_BODY_BYTES: usize = 4 << 20;
+const LONG_BODY_BYTES: usize = 1 << 20;
+/// Bytes that the analysis takes for one of a body, at most as measured: 33 for words of one letter, 22 for a text.
+const ANALYSIS_BYTES: usize = 33;
 
 /// Analyses bodies by one fixed choice of extractor and shingle length; stateless, safe in threads.
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
@@ -50,6 +53,16 @@ pub struct Workshop {
 
 thread_local! {
     static WORKSHOP: RefCell<Option<Box<Workshop>>> = const { RefCell::new(None) };
+}
+
+/// Refuse what the analysis of long bodies may lack the memory for: an allocation that fails there ends the process.
+///
+/// Shorter bodies are not looked at: the C library would change how it allocates for what is asked for and freed.
+fn check_memory(bytes: usize) -> PyResult<()> {
+    let mut buffer = Vec::<u8>::new();
+    let needed = if bytes < LONG_BODY_BYTES { 0 } else { bytes.saturating_mul(ANALYSIS_BYTES) };
+    let reserved = std::hint::black_box(&mut buffer).try_reserve_exact(needed);
+    reserved.map_err(|_| PyMemoryError::new_err(format!("the analysis of {bytes} bytes may take {needed}")))
 }
 
 /// Members, lengths and counts of words; each as bytes of uint64.
@@ -135,6 +148,7 @@ impl Kernel {
             });
             let (run, behind) = rest.split_at(run.count());
             rest = behind;
+            check_memory(run_bytes)?;
             let Workshop { analyser, analysed, .. } = &mut *workshop;
             if analysed.len() < run.len() {
                 analysed.resize_with(run.len(), Analysed::default);

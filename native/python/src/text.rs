@@ -8,7 +8,7 @@ use docstore_kernel::charset::Origin;
 use docstore_kernel::markdown;
 use docstore_kernel::search;
 use docstore_kernel::source::{self, Buffers, Source};
-use docstore_kernel::titles::distinctive;
+use docstore_kernel::titles::{distinctive, held};
 use docstore_kernel::words::{self, Words};
 use docstore_kernel::{charset, expressions, kind, Extractor};
 use pyo3::exceptions::PyValueError;
@@ -47,29 +47,10 @@ fn joined_words<'py>(text: &Bound<'py, PyString>, for_search: bool) -> PyResult<
 #[pyfunction]
 fn placed_words<'py>(text: &Bound<'py, PyString>) -> PyResult<(String, [Bound<'py, PyBytes>; 3])> {
     let (python, text) = (text.py(), text.to_string_lossy());
-    let (mut folded, mut begins, mut starts, mut ends) = (String::new(), Vec::new(), Vec::new(), Vec::new());
-    detached(python, || {
-        let (mut words, mut places) = (Words::default(), Vec::new());
-        words.cut_in_place(text.as_bytes(), &mut places);
-        search::fold(words.joined(), &mut folded);
-        let spaces = folded.bytes().enumerate().filter(|(_, byte)| *byte == b' ').map(|(space, _)| space + 1);
-        begins = characters_before(folded.as_bytes(), std::iter::once(0).chain(spaces).take(places.len()));
-        starts = characters_before(text.as_bytes(), places.iter().map(|place| place.start));
-        ends = characters_before(text.as_bytes(), places.iter().map(|place| place.end));
-    })?;
-    Ok((folded, [begins, starts, ends].map(|numbers| PyBytes::new(python, &numbers))))
-}
-
-/// How many characters stand before each of some ascending places of a text.
-fn characters_before(text: &[u8], places: impl Iterator<Item = usize>) -> Vec<u8> {
-    let (mut counted, mut characters) = (0, 0u32);
-    let mut numbers = Vec::new();
-    for place in places {
-        characters += text[counted..place].iter().filter(|&&byte| byte & 0xc0 != 0x80).count() as u32;
-        counted = place;
-        numbers.extend(characters.to_ne_bytes());
-    }
-    numbers
+    let placed = detached(python, || search::placed(&text))?;
+    let bytes = |numbers: Vec<u32>| -> Vec<u8> { numbers.into_iter().flat_map(u32::to_ne_bytes).collect() };
+    let numbers = [placed.begins, placed.starts, placed.ends].map(|numbers| PyBytes::new(python, &bytes(numbers)));
+    Ok((placed.folded, numbers))
 }
 
 /// Which of some normalised words are words of a text, and how many words the text has.
@@ -78,16 +59,7 @@ fn held_words(text: &Bound<'_, PyString>, wanted: Vec<Bound<'_, PyString>>) -> (
     let text = text.to_string_lossy();
     let wanted: Vec<Cow<'_, str>> = wanted.iter().map(|word| word.to_string_lossy()).collect();
     let mut words = WORDS.take();
-    words.cut(text.as_bytes());
-    let mut held = vec![false; wanted.len()];
-    let bit = |word: &[u8]| 1_u64 << word.len().min(63);
-    let lengths = wanted.iter().fold(0, |lengths, word| lengths | bit(word.as_bytes()));
-    for word in words.iter().filter(|word| lengths & bit(word) != 0) {
-        for (held, wanted) in held.iter_mut().zip(&wanted) {
-            *held |= word == wanted.as_bytes();
-        }
-    }
-    let count = words.ends().len();
+    let (held, count) = (held(&text, &wanted, &mut words), words.ends().len());
     if text.len() <= KEPT_BODY_BYTES {
         WORDS.set(words);
     }

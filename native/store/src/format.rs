@@ -77,7 +77,7 @@ numbers_and! {
     POSTING_BODY_BYTES: usize = 8;
     TEXT_NUMBER_BYTES: usize = postings::TEXT_BYTES;
     TITLE_KEY_BYTES: usize = 4;
-    RUN_FORMAT_VERSION: u16 = 2;
+    RUN_FORMAT_VERSION: u16 = 3;
     RUN_FOOTER_BYTES: usize = 56;
     RUN_TEXT_GONE: u64 = 0;
     RUN_BUCKET_BITS: u32 = slices::BUCKET_BITS;

@@ -12,6 +12,7 @@ pub mod index;
 pub mod keys;
 pub mod live;
 pub mod record;
+pub mod rows;
 pub mod run;
 pub mod sweep;
 pub mod values;
