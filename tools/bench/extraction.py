@@ -16,7 +16,7 @@ and recall over pages with a text wanted, F1 of the two means.  Ours were fitted
 to the pages with an even number in order of name; of the odd ones F1 alone was looked at.
 
 Time is from bytes to text, decoding included.  Peers are run where they can be imported: trafilatura, resiliparse,
-readability (the package readability-lxml); each as trafilatura's ``tests/evaluate.py`` runs it.
+readability (the package readability-lxml), each as trafilatura's ``tests/evaluate.py`` runs it, and rs-trafilatura.
 
 DATA_DIR holds the development split of Murrough-Foley/web-content-extraction-benchmark as published:
 ``dev/ground-truth/*.json`` with the wanted text and the kind of each page, ``dev/html/*.html.gz`` with its bytes.  The
@@ -56,7 +56,7 @@ from docstore.dedup.kernel import EXTRACTORS, Kernel
 from tools.bench.harness import Section, run_commands
 
 Runner = Callable[[bytes], str | None]
-PEERS: Final = ("trafilatura", "trafilatura-fast", "readability-lxml", "resiliparse")
+PEERS: Final = ("trafilatura", "trafilatura-fast", "rs-trafilatura", "readability-lxml", "resiliparse")
 
 
 class PassagePage(NamedTuple):
@@ -109,6 +109,9 @@ def peer_runner(name: str) -> Runner:
         options = {"include_comments": False, "include_tables": True, "include_formatting": False}
         fast = name.endswith("fast")
         return lambda body: extract(body, fast=fast, **options)
+    if name == "rs-trafilatura":
+        read = import_module("rs_trafilatura").extract
+        return lambda body: read(source_of(body)).main_content
     if name == "readability-lxml":
         document = import_module("readability").Document
         return lambda body: document(source_of(body)).summary()

@@ -268,7 +268,10 @@ impl Writer<'_> {
         for between in std::mem::take(&mut self.between) {
             self.push_made(between.place, &between.markdown, between.link);
             if between.is_ended {
+                // The heading begins behind it.
+                let heading = std::mem::take(&mut self.heading);
                 self.end_paragraph();
+                self.heading = heading;
             }
         }
         if place.code != 0 && place.code != self.last_code && !place.is_skipped {
