@@ -136,7 +136,7 @@ class _Header:
 
     @property
     def concurrent_to(self) -> tuple[str, ...]:
-        return tuple(self.get("warc-concurrent-to").split())
+        return tuple(f"<{one.strip('<>')}>" for one in self.get("warc-concurrent-to").split())
 
 
 class RecordReader:
@@ -594,7 +594,7 @@ class RecordReader:
                     block, truncated=bool(truncated), limit_bytes=self._body_limit_bytes
                 )
                 flaw = cut or short
-                if is_part(status, headers) and header.get("warc-record-id") != own_record_id(url, date):
+                if is_part(status, headers, body) and header.get("warc-record-id") != own_record_id(url, date):
                     return SkippedEntry(PART, offset), is_whole
         check_length(body, self._body_limit_bytes)
         if cut and not body:
@@ -615,12 +615,14 @@ def own_record_id(url: str, date: str) -> str:
     return f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{url} {date}')}>"
 
 
-def is_part(status: int, headers: Headers) -> bool:
-    """Whether an answer has only a part of the body."""
+def is_part(status: int, headers: Headers, body: bytes | None = None) -> bool:
+    """Whether an answer has only a part of the body, by its Content-Range, and by its length if it was not packed."""
     if status != 206:
         return False
     matched = _CONTENT_RANGE.fullmatch((header_of(headers, "content-range") or "").strip())
-    return matched is None or int(matched[1]) + 1 != int(matched[2])
+    if matched is None or int(matched[1]) + 1 != int(matched[2]):
+        return True
+    return body is not None and len(body) < int(matched[2]) and header_of(headers, "content-encoding") is None
 
 
 def _revisit(header: _Header, fetched_at: int, block: bytes, offset: int) -> Entry:
