@@ -416,7 +416,11 @@ def test_a_wrong_query_is_refused_with_the_parameter(served: Serving, query: str
         ("GET", "/v1/jobs/1?name=2", "no parameter 'name' here"),
         ("PUT", "/v1/page?url=https://a.example/?a=1&at=5", "url has a bare ? and a & after it"),
         ("PUT", "/v1/page?u%72l=https://a.example/?a=1&crawl=5", "url has a bare ? and a & after it"),
-        ("PUT", "/v1/page?url=https://a.example/&policy=exact=reject&policy=exact=flag", "two policies for one of 'exact'"),
+        (
+            "PUT",
+            "/v1/page?url=https://a.example/&policy=exact=reject&policy=exact=flag",
+            "two policies for one of 'exact'",
+        ),
         ("DELETE", "/v1/page?url=https://a.example/&purge=true&compact=true", "start the job `compact`"),
         ("DELETE", "/v1/page?url=https://a.example/&compact=true", "start the job `compact`"),
         ("PUT", "/v1/page?url=https://a.example/?a=1&status=200", "url has a bare ? and a & after it"),
