@@ -517,9 +517,8 @@ def route_of(declared: Endpoint) -> Route:
             check_role(context, Role.ADMIN)
         if name == "similar" and given["limit"] > MOST_SIMILAR:
             raise InvalidArgument(f"limit must be at most {MOST_SIMILAR}, not {given['limit']}")
-        if name == "delete":
-            if given["compact"]:
-                raise InvalidArgument("a delete compacts nothing here: leave compact out, and start the job `compact`")
+        if name == "delete" and given["compact"]:
+            raise InvalidArgument("a delete compacts nothing here: leave compact out, and start the job `compact`")
         call, encode = declared.bound(service.store, given), encoder(context)
 
         def encoded() -> bytes | None:
