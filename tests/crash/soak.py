@@ -268,11 +268,13 @@ class Host:
         if writers:
             self._say_opened()
         while not (self.folder / END).exists():
-            with suppress(KeyboardInterrupt):
+            try:
                 self._is_interruptible = True
                 self._guarded(interrupted, until=(self.folder / END).exists)
                 self.stopped.wait(0.05)  # the store is closed, or it is the end
-        self._is_interruptible = False
+                self._is_interruptible = False
+            except KeyboardInterrupt:
+                self._is_interruptible = False
         self.stopped.set()
         for thread in threads:
             thread.join()

@@ -62,9 +62,7 @@ def instructions(python: str, file: Path) -> int:
 
 
 def bodies_of(pages: Path) -> Iterable[bytes]:
-    if pages.is_dir():
-        return (page.body for page in read_pages(pages))
-    return (body for _, body in pages_of(pages))
+    return (page.body for page in read_pages(pages)) if pages.is_dir() else (body for _, body in pages_of(pages))
 
 
 def cost(pages: Path, *, others: tuple[str, ...] = (), limit: int = 1000, rounds: int = 9) -> Section:

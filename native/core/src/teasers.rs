@@ -7,9 +7,9 @@
 //!
 //! A *story* is the first element that holds directly five blocks or more, which weigh 700 or more together; blocks of
 //! less than 40, headings, blocks of which more than a third is links, and what is in cards do not count; for cards in
-//! main, nor does what is outside, such as notices of a shop about its shipping.  A group that
-//! begins behind the story's fifth such block goes, and with it each element around it that begins there, too, and
-//! holds at most 80 beside the group, such as "Read next".
+//! main, nor does what is outside, such as notices of a shop about its shipping.  A group that begins behind the story's
+//! fifth such block goes, and with it each element around it that begins there, too, and holds at most 80 beside the
+//! group, such as "Read next".
 //!
 //! Cases, in `tests/cases/text/`: `teasers`.
 
