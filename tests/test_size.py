@@ -41,7 +41,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 26_620,
     "lines of tools/": 10_800,
-    "lines of tests/": 46_290,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 46_340,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 
