@@ -190,9 +190,8 @@ def test_a_damaged_run_gives_an_error_or_an_answer_and_never_a_crash() -> None:
         damaged = whole.copy()
         at = rng.integers(5400, len(whole) - 70, 3)
         damaged[at] = rng.integers(0, 256, 3)
-        run = Run(damaged)
         try:
-            find(docstore_native, [run], asked, 64)
+            find(docstore_native, [Run(damaged)], asked, 64)
         except CorruptionError:
             errors += 1
     assert errors
