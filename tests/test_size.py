@@ -27,8 +27,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_245,
-    "lines of code of the core": 31_785,
+    "lines of code of docstore/": 43_266,
+    "lines of code of the core": 31_808,
     "files of docstore/": 199,
     "classes": 440,
     "record types": 215,
@@ -39,9 +39,9 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 26_620,
+    "lines of Rust": 27_010,
     "lines of tools/": 10_800,
-    "lines of tests/": 46_340,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 46_425,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 

@@ -507,6 +507,9 @@ class PlainFamilies:
 class Table(CaptureRows):
     """Rows of one table of an engine, with declared families.  Thread-safe.
 
+    Attributes:
+        policies: of families with plain cells, those that drop something.
+
     Args:
         engine: has the cells.
         name: of the table.
@@ -530,8 +533,8 @@ class Table(CaptureRows):
     ) -> None:
         super().__init__(engine, name, clock, captures, bodies)
         self._families = dict(families)
-        policies = {family.name: family.gc for family in families.values() if not keeps_all(family.gc)}
-        self._plain = PlainFamilies(engine, name, policies, clock, same_value)
+        self.policies = {family.name: family.gc for family in families.values() if not keeps_all(family.gc)}
+        self._plain = PlainFamilies(engine, name, self.policies, clock, same_value)
 
     # --- reading
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
@@ -63,6 +64,10 @@ def _column_name(column: Column) -> bytes:
 
 
 _COLUMN_NAMES = {column: _column_name(column) for column in COLUMNS}
+ROWS_AHEAD = 1000
+"""Rows of sites that a compaction reads at once, some 200 KB."""
+_SITES = DICTIONARY_ROW_PREFIX + b"site "
+_SITES_END = _SITES + b"\xff"
 
 
 class DictionaryFiles:
@@ -413,10 +418,12 @@ class TabletDictionaries:
         self._prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
         kept = engine.scan("meta", self._prefix, self._prefix + b"\xff") if keeps else ()
         self._kept: dict[bytes, bytes] = {row.row_key: cell.value for row in kept for cell in row.cells}
-        """Values of the rows of scopes, by row key; of sites those of the last one."""
+        """Values of the rows of its scopes, by row key."""
         self._made: dict[bytes, bytes] = {}
         self._site = self._site_start = b""
-        self._of_site: dict[Column, bytes] = {}
+        self._ahead: dict[bytes, bytes] = {}
+        """Values of all rows of sites between two row keys."""
+        self._ahead_from = self._ahead_to = b""
         self._prepared: dict[tuple[Column, bool], Dictionary] = {}
         """Those used last, by column, and whether they are of a site."""
 
@@ -449,10 +456,9 @@ class TabletDictionaries:
         A site keeps a dictionary that lasts while it has pages; others sample again.
         """
         plan = Plan(list(map(_row, self._made, self._made.values())))
-        sites = DICTIONARY_ROW_PREFIX + b"site "
         start, end = self._tablet.start, self._tablet.end
-        for row in self._engine.scan("meta", sites + start, sites + (b"\xff" if end is None else end)):
-            site = row.row_key[len(sites) :].rpartition(b" ")[0]
+        for row in self._engine.scan("meta", _SITES + start, _SITES_END if end is None else _SITES + end):
+            site = row.row_key[len(_SITES) :].rpartition(b" ")[0]
             lasts = any(cell.value[0] >= LASTING_STAGE for cell in row.cells)
             pages = self._engine.scan(PAGES, site, site + b"\xff", ReadSpec(keys_only=True, cell_limit=1))
             if not (self._of_sites and lasts and next(pages, None)):
@@ -470,14 +476,24 @@ class TabletDictionaries:
         if not self._of_sites:
             return b""
         if not self._site_start or not row_key.startswith(self._site_start):
-            self._site, self._site_start = docstore_native.site_of(row_key)
-            self._of_site = {}
-        checksum = self._of_site.get(column)
-        if checksum is None:  # its row may lie in the range of another tablet
-            scope = DICTIONARY_ROW_PREFIX + self._site + _column_name(column)
-            stored = self._engine.value_at("meta", scope, MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0)
-            checksum = self._of_site[column] = stored[1:] if stored else b""
-        return checksum
+            site, self._site_start = docstore_native.site_of(row_key)
+            self._site = DICTIONARY_ROW_PREFIX + site
+            self._read_ahead(self._site + b" ")
+        return self._ahead.get(self._site + _column_name(column), b"")[1:]
+
+    def _read_ahead(self, first: bytes) -> None:
+        """Read the rows of a site and of those behind it: pages come in the order of their sites.
+
+        Args:
+            first: before the rows of the site, some of which may lie in the range of another tablet.
+        """
+        if self._ahead_from <= first < self._ahead_to:
+            return
+        rows = list(islice(self._engine.scan("meta", first, _SITES_END), ROWS_AHEAD))
+        self._ahead = {row.row_key: cell.value for row in rows for cell in row.cells}
+        self._ahead_from, self._ahead_to = first, _SITES_END
+        if len(rows) == ROWS_AHEAD:  # of the last site some may be left
+            self._ahead_to = rows[-1].row_key.rpartition(b" ")[0] + b" "
 
     def _prepare(self, column: Column, checksum: bytes, *, is_of_site: bool) -> Dictionary | None:
         found = self._prepared.get((column, is_of_site))

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pages import changed, page, words
@@ -75,14 +76,14 @@ def test_a_tablet_that_fails_takes_no_shared_body_of_another_along(
 def test_a_tablet_may_split_while_rows_are_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with docstore.open(tmp_path / "store", create=True) as store:
         list(store.put_pages([*pages("a", 8), *pages("z", 3)]))
-        live, waiting = segments.live_columns, [pages("m", 30)]
+        survey, waiting = segments.survey, [pages("m", 30)]
 
-        def split_then_live(*given: object) -> object:
+        def split_then_survey(*given: Any, **named: Any) -> None:
             if waiting:
                 list(store.put_pages(waiting.pop()))
-            return live(*given)  # type: ignore[arg-type]
+            survey(*given, **named)
 
-        monkeypatch.setattr(segments, "live_columns", split_then_live)
+        monkeypatch.setattr(segments, "survey", split_then_survey)
         store.compact()
         assert not waiting and list(check(store.backend)) == []
         assert sum(store.get(one.url) is not None for one in pages("m", 30)) == 30

@@ -313,6 +313,19 @@ def test_compaction_copies_records_whose_dictionary_stays_and_encodes_the_others
     assert list(check(store.backend)) == []
 
 
+def test_each_site_keeps_its_dictionary_however_many_are_read_at_once(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dictionaries, "ROWS_AHEAD", 2)
+    monkeypatch.setattr(dictionaries, "LASTING_STAGE", 1)
+    given = [one for site in range(5) for one in pages(site, 12)]
+    list(store.put_pages(given))
+    before = {one.url: record_of(store, one.url) for one in given[11::12]}
+    assert len({record.related for record in before.values()}) == 5
+    store.compact()
+    assert {url: record_of(store, url) for url in before} == before
+
+
 def test_the_row_of_a_base_leads_to_the_copy_of_a_record_that_became_a_base_while_it_was_copied(
     store: DocumentStore,
 ) -> None:

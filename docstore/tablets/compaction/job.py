@@ -25,19 +25,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
+from itertools import islice
 
+from docstore.compiled import docstore_native
 from docstore.model.capture import BODY, Column
 from docstore.model.choices import Durability
 from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.format import (
     CAPTURE_FAMILY,
+    CAPTURE_FIELDS,
     PURGED_ROW,
     SEGMENT_DRAINING,
     SEGMENT_OF_MARKS,
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
-from docstore.model.types import DeleteCells, ReadSpec, RowMutations
+from docstore.model.types import Cell, DeleteCells, ReadSpec, RowMutations
 from docstore.storage.bases import freed_row
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Plan
@@ -46,7 +49,6 @@ from docstore.storage.heap import collecting_by_hand
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import PAGES, Table
-from docstore.storage.values import raw_bytes_of
 from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.compaction.encoding import (
     CACHE_BYTES,
@@ -58,6 +60,7 @@ from docstore.tablets.compaction.encoding import (
 from docstore.tablets.compaction.relocation import Relocator, ValueMover
 from docstore.tablets.compaction.segments import (
     SMALL_GARBAGE_BYTES,
+    SURVEYED_ROWS,
     LiveData,
     NamesBySegment,
     SegmentWriter,
@@ -69,6 +72,8 @@ from docstore.tablets.compaction.segments import (
     removable,
     segment_of,
     segments_to_skip,
+    survey,
+    surveyor,
 )
 from docstore.tablets.dictionaries import TabletDictionaries, checksums_in_use
 from docstore.tablets.layout import LocalBackend
@@ -88,7 +93,6 @@ SLACK_BYTES = 256 << 10
 COUNTED = ("rows", "values", "raw_bytes", "expired_cells", "damaged_values", "lost_races", "left_values")
 """What the report of a run adds up over its tablets."""
 META = "meta"
-_FULL_SCAN = ReadSpec(cell_limit=10_000)
 _SAMPLED_SCAN = ReadSpec((CAPTURE_FAMILY,), cell_limit=10_000)
 """The cells from which dictionaries are sampled."""
 _ANY_ROW = ReadSpec(keys_only=True, cell_limit=1)
@@ -175,13 +179,15 @@ class Compaction:
     def _survey(self, chosen: list[Tablet], report: CompactionReport) -> None:
         backend = self._backend
         report.tablets = len(chosen)
+        found = surveyor((), self._table)
+
+        def values_of(cells: Sequence[Cell]) -> list[tuple[bool, bytes]]:
+            report.expired_cells += len(self._table.dropped_of(cells))
+            return [(False, value) for value in refs_among(cells)]
+
         for tablet in chosen:
-            for row in backend.engine.scan(PAGES, tablet.start, tablet.end, _FULL_SCAN):
-                report.rows += 1
-                report.expired_cells += len(self._table.dropped_of(row.cells))
-                refs = set(refs_among(row.cells))
-                report.values += len(refs)
-                report.raw_bytes += sum(raw_bytes_of(ref) for ref in refs)
+            survey(found, backend.engine, values_of, tablet.start, tablet.end, collects=self._table.collects)
+        report.rows, report.values, report.raw_bytes = found.rows, found.values, found.raw_bytes
         backend.value_log.flush()
         rows = backend.manifest.segments()
         live_data = find_live_data(backend.engine, self._table, backend.base_rows, backend.manifest)
@@ -436,21 +442,15 @@ class Compaction:
         backend = self._backend
         cell_values: dict[Column, list[bytes]] = defaultdict(list)
         moves_values = False
-        for row in backend.engine.scan(PAGES, tablet.start, tablet.end, _SAMPLED_SCAN):
-            records = list(sound_records(row.cells))
-            dropped = {record.timestamp for record in self._table.dropped_records(records)}
-            hidden = self._table.bodies_to_drop(records)
-            kept = dict.fromkeys(
-                (column, value)
-                for record in records
-                if record.timestamp not in dropped
-                for column, value in record.refs
-                if segment_of(value) in old and not (column == BODY and record.timestamp in hidden)
-            )
-            moves_values |= bool(kept)
-            for column, value in kept:
-                if self._level.compares or dictionaries.wants_sample(row.row_key, column):
-                    cell_values[column].append(value)
+        scan = backend.engine.scan(PAGES, tablet.start, tablet.end, _SAMPLED_SCAN)
+        while rows := list(islice(scan, SURVEYED_ROWS)):
+            found = [None] * len(rows) if self._table.collects else docstore_native.refs_into(rows, old, CAPTURE_FIELDS)
+            for row, refs in zip(rows, found, strict=True):
+                kept = self._kept_refs(row.cells, old) if refs is None else refs
+                moves_values |= bool(kept)
+                for column, value in kept:
+                    if self._level.compares or dictionaries.wants_sample(row.row_key, column):
+                        cell_values[column].append(value)
         for column, made in make_dictionaries(cell_values, backend.values, self._level, backend.dictionaries).items():
             dictionaries.add(column, made)
         for number in range(PASSES):
@@ -461,6 +461,20 @@ class Compaction:
             with self._committer.lock:  # for the next values
                 self._committer.commit(dictionaries.plan())
                 backend.values.forget_dictionaries()
+
+    def _kept_refs(self, cells: Sequence[Cell], old: set[int]) -> list[tuple[Column, bytes]]:
+        """The refs of a row into old segments that the policies keep, by column."""
+        records = list(sound_records(cells))
+        dropped = {record.timestamp for record in self._table.dropped_records(records)}
+        hidden = self._table.bodies_to_drop(records)
+        refs = (
+            (column, value)
+            for record in records
+            if record.timestamp not in dropped
+            for column, value in record.refs
+            if segment_of(value) in old and not (column == BODY and record.timestamp in hidden)
+        )
+        return list(dict.fromkeys(refs))
 
     # --- files
 

@@ -7,13 +7,13 @@ crash leaves a file without a row, which is removed at open, or garbage in a seg
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from docstore.compiled import docstore_native
-from docstore.model.capture import BODY, Column
+from docstore.model.capture import BODY
 from docstore.model.format import (
     CAPTURE_FAMILY,
     RECORD_COLUMNS,
@@ -31,8 +31,8 @@ from docstore.storage.bases import BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, all_cells
 from docstore.storage.files import AppendFile, Files
-from docstore.storage.table import PAGES, Table
-from docstore.storage.values import REF_TAG, parse_cell_value, raw_bytes_of
+from docstore.storage.table import CAPTURE_FAMILIES, PAGES, Table
+from docstore.storage.values import REF_TAG, parse_cell_value
 from docstore.tablets.manifest import Manifest, Tablet
 from docstore.tablets.record import (
     CODEC_NAMES,
@@ -48,6 +48,8 @@ from docstore.tablets.segment import SegmentRow, ValueLog, encode_header
 WRITE_BYTES = 1 << 20
 """Bytes of one write call."""
 SCANNED_CELLS = 10_000
+SURVEYED_ROWS = 256
+"""Rows that are handed to native code at once."""
 SMALL_GARBAGE_BYTES = 4096
 """So much garbage is ignored, because header and marks of a segment count as garbage."""
 _DELETES = frozenset((RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN))
@@ -177,6 +179,43 @@ class SegmentWriter:
         self._buffer.clear()
 
 
+def surveyor(bases: Iterable[bytes] = (), table: Table | None = None) -> docstore_native.Survey:
+    """Counts what rows refer to.
+
+    Args:
+        bases: cell values that several pages may have.
+        table: what its policies hide is not counted; None counts everything.
+    """
+    if table is None:
+        return docstore_native.Survey(list(bases), [], [], [])
+    aging = [family for family, policy in table.policies.items() if policy.max_age_seconds is not None]
+    return docstore_native.Survey(list(bases), list(CAPTURE_FAMILIES), list(table.policies), aging)
+
+
+def survey(
+    found: docstore_native.Survey,
+    engine: Engine,
+    values_of: Callable[[list[Cell]], list[tuple[bool, bytes]]],
+    start: bytes = b"",
+    end: bytes | None = None,
+    *,
+    collects: bool = False,
+) -> None:
+    """Count the bodies and refs of a range of rows, in one scan of all cells.
+
+    Args:
+        found: counts plain rows in native code.
+        engine: has the rows.
+        values_of: gives the bodies and refs of any other row, and whether each is a body.
+        start, end: of the range.
+        collects: policies may hide captures or bodies of any row.
+    """
+    scan = engine.scan(PAGES, start, end, ReadSpec(cell_limit=SCANNED_CELLS))
+    while rows := list(islice(scan, SURVEYED_ROWS)):
+        for row in rows if collects else [rows[number] for number in found.add_rows(rows)]:
+            found.add(row.row_key, values_of(list(all_cells(engine, PAGES, row))))
+
+
 class Usage:
     """What the stored rows refer to, hidden cells included.
 
@@ -203,13 +242,10 @@ class Usage:
     def add_rows(self, engine: Engine, base_rows: BaseRows) -> None:
         """Add the refs of all rows, in one scan of all cells."""
         self.base_rows.update(base_rows.scan())
-        base_values = set(self.base_rows.values())
-        owners: dict[bytes, bytes] = {}
-        for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SCANNED_CELLS)):
-            for value in refs_among(all_cells(engine, PAGES, row)):
-                self._add(value)
-                if value in base_values and owners.setdefault(value, row.row_key) != row.row_key:
-                    self._shared.add(value)
+        found = surveyor(self.base_rows.values())
+        survey(found, engine, lambda cells: [(False, value) for value in refs_among(cells)])
+        self.segments.update(found.segments())
+        self._shared.update(found.shared_bases())
 
     def _add(self, value: bytes) -> None:
         segment = segment_of(value)
@@ -222,8 +258,7 @@ class Usage:
         return {name for name, cell_value in self.base_rows.items() if cell_value in shared}
 
 
-@dataclass
-class SegmentLiveData:
+class SegmentLiveData(NamedTuple):
     """Bytes of the live records of a segment, shared ones counted once, and their first and last row key."""
 
     live_bytes: int = 0
@@ -247,25 +282,18 @@ class LiveData(NamedTuple):
 
 def find_live_data(engine: Engine, table: Table, base_rows: BaseRows, manifest: Manifest) -> LiveData:
     """Find the live data, in one scan of all cells."""
-    unused = {cell_value: name for name, cell_value in base_rows.scan()}
-    bases = set(unused)
-    live_data = LiveData(defaultdict(SegmentLiveData), set(), {tablet.number: 0 for tablet in manifest.tablets()})
-    for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SCANNED_CELLS)):
-        columns = live_columns(table, list(all_cells(engine, PAGES, row)))
-        tablet = manifest.tablet_for(row.row_key).number
-        body_bytes = sum(raw_bytes_of(value) for column, value in columns if column == BODY)
-        # A split may have made this tablet after the totals were begun.
-        live_data.body_bytes[tablet] = live_data.body_bytes.get(tablet, 0) + body_bytes
-        for value in {value for _, value in columns if value[:1] == REF_TAG}:
-            segment, _, length = place_of(value) or (0, 0, 0)
-            life = live_data.segments[segment]
-            if value not in bases:  # a base may be shared by pages of another tablet
-                life.first = life.first or row.row_key
-                life.last = row.row_key
-            if unused.pop(value, None) is not None or value not in bases:
-                life.live_bytes += length
-    live_data.unused_bases.update(unused.values())
-    return live_data
+    names = {cell_value: name for name, cell_value in base_rows.scan()}
+    found = surveyor(names, table)
+    body_bytes: dict[int, int] = {}
+    start: bytes | None = b""
+    while start is not None:
+        tablet = manifest.tablet_for(start)  # a split may have made it after the scan began
+        before = found.body_bytes
+        survey(found, engine, partial(live_values, table), tablet.start, tablet.end, collects=table.collects)
+        body_bytes[tablet.number] = found.body_bytes - before
+        start = tablet.end
+    segments = {number: SegmentLiveData(*life) for number, life in found.segments().items()}
+    return LiveData(segments, {names[cell_value] for cell_value in found.unused_bases()}, body_bytes)
 
 
 class SkipRules(NamedTuple):
@@ -326,8 +354,8 @@ def _is_skipped(row: SegmentRow, rules: SkipRules, live_data: LiveData, named: N
     )
 
 
-def live_columns(table: Table, cells: Sequence[Cell]) -> list[tuple[Column, bytes]]:
-    """The bodies and refs of a row that the policies keep, by column; all if a record is damaged."""
+def live_values(table: Table, cells: Sequence[Cell]) -> list[tuple[bool, bytes]]:
+    """The bodies and refs of a row that the policies keep, and whether each is a body; all if a record is damaged."""
     records = list(sound_records(cells))
     is_sound = len(records) == sum(cell.family == CAPTURE_FAMILY for cell in cells)
     dropped = set(table.dropped_of(cells)) if is_sound else set()
@@ -336,9 +364,8 @@ def live_columns(table: Table, cells: Sequence[Cell]) -> list[tuple[Column, byte
     dropped_times = {cell.timestamp for cell in dropped if cell.family == CAPTURE_FAMILY}
     for record in records:
         if record.timestamp not in dropped_times:
-            shown = [item for item in record.columns.items() if item[0] == BODY or item[1][:1] == REF_TAG]
-            values += [item for item in shown if item[0] != BODY or record.timestamp not in hidden]
-    return values
+            values += [item for item in record.columns.items() if item[0] != BODY or record.timestamp not in hidden]
+    return [(column == BODY, value) for column, value in values if column == BODY or value[:1] == REF_TAG]
 
 
 def needed(

@@ -20,6 +20,7 @@ mod records;
 mod rows;
 mod runs;
 mod sites;
+mod survey;
 mod sweeps;
 mod text;
 mod values;
@@ -28,7 +29,7 @@ mod verdicts;
 use pyo3::prelude::*;
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 40;
+const INTERFACE: u32 = 41;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -48,6 +49,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     rows::add_to(module)?;
     runs::add_to(module)?;
     sites::add_to(module)?;
+    survey::add_to(module)?;
     sweeps::add_to(module)?;
     text::add_to(module)?;
     values::add_to(module)?;

@@ -14,6 +14,7 @@ pub mod live;
 pub mod record;
 pub mod rows;
 pub mod run;
+pub mod survey;
 pub mod sweep;
 pub mod values;
 pub mod varint;
