@@ -154,8 +154,8 @@ class DocumentStore:
 
     def __del__(self) -> None:
         """Remember a store that was dropped without `close`: what came from it may still read."""
-        if getattr(self, "_closed", True) or os.getpid() != self._process:
-            return
+        if getattr(self, "_closed", True) or globals()["os"] is None or os.getpid() != self._process:
+            return  # names of modules are None as Python ends
         path = Path(self.backend.path).absolute()
         if self._writes is not None:
             dropped[path] = partial(_close, self.backend, self._committer, self._writes)

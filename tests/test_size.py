@@ -27,8 +27,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_266,
-    "lines of code of the core": 31_808,
+    "lines of code of docstore/": 43_296,
+    "lines of code of the core": 31_831,
     "files of docstore/": 199,
     "classes": 440,
     "record types": 215,
@@ -41,7 +41,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 27_010,
     "lines of tools/": 10_800,
-    "lines of tests/": 46_375,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 46_430,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 

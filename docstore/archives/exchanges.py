@@ -2,8 +2,8 @@
 
 A WARC file has the request of an answer in a record of its own, before or after it.  The two belong together if one
 names the other (`WARC-Concurrent-To`); else a request without such a name belongs to the next answer of its URL, or to
-the last one if the file has answers before their requests, or both have the same date.  So answers wait for some
-records.  An answer without a request is of GET.
+the last one if the file has answers before their requests, or both have the same date.  If several qualify, it is one
+of the same date, then the first.  So answers wait for some records.  An answer without a request is of GET.
 
 Answers to other methods are skipped, or stored under the URL that pywb and cdxj-indexer give them:
 ``URL?__wb_method=POST&NAME=VALUE``, made of the method and of the body of the request.
@@ -59,17 +59,25 @@ class _Exchanges:
         if request is None:
             if is_answer(entry):
                 self._begins_with_requests = self._begins_with_requests or False
-                request = next((one for one in self._requests if self._belongs(entry, one, is_before=True)), None)
+                request = min(
+                    (one for one in self._requests if self._belongs(entry, one, is_before=True)),
+                    key=lambda one: one.fetched_at != _visit(entry)[1],
+                    default=None,
+                )
                 if request is not None:
                     self._requests.remove(request)
             self.waiting.append((entry, request))
             return
         if self._begins_with_requests is None:
             self._begins_with_requests = True
-        for number, (earlier, known) in enumerate(self.waiting):
-            if known is None and is_answer(earlier) and self._belongs(earlier, request, is_before=False):
-                self.waiting[number] = earlier, request
-                break
+        answers = [
+            (_visit(earlier)[1] != request.fetched_at, number)
+            for number, (earlier, known) in enumerate(self.waiting)
+            if known is None and is_answer(earlier) and self._belongs(earlier, request, is_before=False)
+        ]
+        if answers:
+            number = min(answers)[1]
+            self.waiting[number] = self.waiting[number][0], request
         else:
             self._requests.append(request)
         self.waiting.append((entry, None))

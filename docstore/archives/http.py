@@ -191,9 +191,10 @@ def parse_message(
     declared_bytes = len(body) if len(body) in lengths else lengths[0] if lengths else None
     flaw = ""
     transfer, content = (_listed(headers, name) for name in ("transfer-encoding", "content-encoding"))
-    if len(transfer) + len(content) > CODINGS_LIMIT:
-        raise Refused(f"{len(transfer) + len(content)} codings, more than the limit of {CODINGS_LIMIT}")
-    if CHUNKED in transfer:
+    codings = [coding for coding in (*content, *transfer) if coding in _DECODERS or coding == CHUNKED]
+    if len(codings) > CODINGS_LIMIT:
+        raise Refused(f"{len(codings)} codings, more than the limit of {CODINGS_LIMIT}")
+    if CHUNKED in codings:  # some servers list it as a content coding
         dechunked = _dechunk(body, truncated, unchunked=declared_bytes == len(body))
         led = _EMPTY_LINE.match(body)
         if dechunked is None and led:
@@ -201,7 +202,7 @@ def parse_message(
         if dechunked is not None:
             body, whole = dechunked[0], True if dechunked[1] else None
             declared_bytes = None
-        if transfer.count(CHUNKED) > 1:
+        if codings.count(CHUNKED) > 1:
             with suppress(Refused):  # most of those that say so twice did it once
                 again = _dechunk(body, truncated, unchunked=True)
                 body = again[0] if again and again[1] else body
@@ -210,7 +211,7 @@ def parse_message(
         whole = len(body) == declared_bytes
         if len(body) < declared_bytes and status not in _WITHOUT_BODY and not truncated:
             flaw = f"body of {len(body)} bytes, but its Content-Length is {declared_bytes}"
-    for coding in reversed([*content, *transfer]):
+    for coding in reversed(codings):
         if coding in _DECODERS:
             body, damage = _decoded(_DECODERS[coding], body, truncated, limit_bytes)
             flaw = flaw or damage
@@ -228,8 +229,10 @@ _NO_CODINGS = frozenset({"", "identity", "none"})
 _TEXT_TYPE = re.compile(
     r"text/.*|application/(?:.*\+)?(?:xml|json)|application/(?:x-)?(?:javascript|ecmascript|xhtml)", re.IGNORECASE
 )
-_PACKED = re.compile(rb"BZh[1-9]1AY&SY|\xfd7zXZ\x00|\x04\x22\x4d\x18|\x1f\x9d|7z\xbc\xaf\x27\x1c")
-"""First bytes of bzip2, xz, lz4, compress and 7-Zip, which are not unpacked."""
+_SKIPPABLE = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18.{4}", re.DOTALL)
+"""Head of a zstd frame of other data, which pzstd writes before each frame; its last four bytes are its length."""
+_PACKED = re.compile(rb"BZh[1-9]1AY&SY|PK\x03\x04|\xfd7zXZ\x00|\x04\x22\x4d\x18|\x1f\x9d|7z\xbc\xaf\x27\x1c")
+"""First bytes of bzip2, zip, xz, lz4, compress and 7-Zip, which are not unpacked."""
 
 
 def _listed(headers: Headers, wanted: str) -> list[str]:
@@ -258,8 +261,8 @@ def _without_blanks(body: bytes, declared_bytes: int) -> bytes:
 
 def _is_text(headers: Headers) -> bool:
     """Whether a head says that its body is text."""
-    types = (value for name, value in headers if name.lower() == "content-type")
-    return _TEXT_TYPE.fullmatch(next(types, "").partition(";")[0].strip()) is not None
+    types = (value.partition(";")[0].strip(" \t\"'") for name, value in headers if name.lower() == "content-type")
+    return _TEXT_TYPE.fullmatch(next(filter(None, types), "").partition(",")[0].strip()) is not None
 
 
 def _decoded(decoder: _Decoder, body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
@@ -280,7 +283,7 @@ def _still_packed(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
     for _ in range(CODINGS_LIMIT):
         led = _EMPTY_LINE.match(body)
         packed = body[led.end() :] if led else body
-        if packed.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
+        if packed.startswith(GZIP_MAGIC) or packed.startswith(ZSTD_MAGIC, _after_skippable(packed, 0)):
             decoder = _gzip if packed.startswith(GZIP_MAGIC) else _zstd
             body, damage = decoder(packed, truncated, limit_bytes)
             flaw = flaw or damage
@@ -497,7 +500,8 @@ def _brotli(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
 
 def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
     output = io.BytesIO()
-    at = frames = 0
+    begin = at = _after_skippable(body, 0)
+    frames = 0
     while body.startswith(ZSTD_MAGIC, at):
         frames = _counted(frames)
         frame = zstandard.ZstdDecompressor(max_window_size=min(_ZSTD_WINDOW_BYTES, limit_bytes)).decompressobj()
@@ -514,8 +518,15 @@ def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
             _append(output, piece, limit_bytes)
         if not frame.eof and not truncated:
             raise _broken("zstd", output.tell())
-        at -= len(frame.unused_data)
-    return (output.getvalue() if at else body), ""
+        at = _after_skippable(body, at - len(frame.unused_data))
+    return (output.getvalue() if at > begin else body), ""
+
+
+def _after_skippable(body: bytes, at: int) -> int:
+    """Where the zstd frame begins that follows skippable frames at a place."""
+    while head := _SKIPPABLE.match(body, at):
+        at = head.end() + int.from_bytes(head[0][4:], "little")
+    return at
 
 
 _DECODERS: dict[str, _Decoder] = {

@@ -496,9 +496,12 @@ class Source:
         """Whether there are no more bytes: the file has ended, or `broken` is set."""
         return not self.need(1)
 
-    def find(self, pattern: re.Pattern[bytes], limit_bytes: int) -> tuple[int, int] | None:
-        """Begin and end of the first match after the cursor, within a limit; does not move the cursor."""
-        scanned = 0
+    def find(self, pattern: re.Pattern[bytes], limit_bytes: int, seen_bytes: int = 0) -> tuple[int, int] | None:
+        """Begin and end of the first match after the cursor, within a limit; does not move the cursor.
+
+        In the first `seen_bytes` there is none.
+        """
+        scanned = seen_bytes
         while True:
             end = min(len(self._buffer), self._at + limit_bytes)
             match = pattern.search(self._buffer, self._at + max(0, scanned - 64), end)
@@ -508,9 +511,9 @@ class Source:
             if scanned >= limit_bytes or not self._fill():
                 return None
 
-    def take_through(self, pattern: re.Pattern[bytes], limit_bytes: int) -> bytes | None:
+    def take_through(self, pattern: re.Pattern[bytes], limit_bytes: int, seen_bytes: int = 0) -> bytes | None:
         """Bytes through the first match, which the cursor moves after; None if there is no match within the limit."""
-        span = self.find(pattern, limit_bytes)
+        span = self.find(pattern, limit_bytes, seen_bytes)
         return None if span is None else self.take(span[1] - self.tell())
 
     def find_start(self, pattern: re.Pattern[bytes], begin: int, end: int) -> int | None:

@@ -77,14 +77,15 @@ ARC_START = re.compile(
 )
 _HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
 """An empty line, or the next record: so the end of a broken header is not searched in the whole file."""
+_OVERLAP_BYTES = 64
 _EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n\Z")
 _EMPTY_HEADS = re.compile(
-    rb"(?:WARC/\d[^\r\n]{0,20}\r{0,2}\n(?:"
-    rb"(?:(?![^\n]*WARC/\d|content-length[ \t]*:)[^\n]*\n|(?!))*+(?=WARC/\d)|"
-    rb"(?:(?![^\n]*WARC/\d|warc-type[ \t]*:)[^\n]*\n|(?!))*+(?=WARC/\d)))+",
+    rb"(?:[^\n:]{0,16}?WARC/\d[^\r\n]{0,20}\r{0,2}\n(?:"
+    rb"(?:(?![^\n]*WARC/\d|content-length[ \t]*:)[^\n]*\n|(?!))*+(?=[^\n:]{0,16}?WARC/\d)|"
+    rb"(?:(?![^\n]*WARC/\d|warc-type[ \t]*:)[^\n]*\n|(?!))*+(?=[^\n:]{0,16}?WARC/\d)))+",
     re.IGNORECASE,
 )
-"""Headers without a length or without a type, up to the next record."""
+"""Headers without a length or without a type, perhaps behind stray bytes, up to the next record."""
 _LINE_END = re.compile(rb"\n")
 _RECORD_END = b"\r\n\r\n"
 _STRAY_BYTES = 16
@@ -136,7 +137,7 @@ class _Header:
 
     @property
     def concurrent_to(self) -> tuple[str, ...]:
-        return tuple(self.get("warc-concurrent-to").split())
+        return tuple(f"<{one.strip('<>')}>" for one in self.get("warc-concurrent-to").split())
 
 
 class RecordReader:
@@ -167,6 +168,8 @@ class RecordReader:
         self._agrees: bool | None = None
         self._is_unconfirmed = True
         self._requests: list[RequestEntry] = []
+        self._looked_until = 0
+        """Position up to which there is no end of a header."""
 
     def entries(self) -> Iterator[Entry | RequestEntry]:
         """Every record of the file, in order, and every range of bytes that is not a record."""
@@ -248,8 +251,11 @@ class RecordReader:
     def _warc_header(self) -> _Header:
         """Read the fields of a WARC header; moves the cursor to the block."""
         source = self._source
-        head = source.take_through(_HEADER_END, HEADER_LIMIT_BYTES)
+        # What an earlier header looked through has no end of this one either: else a file of heads takes square time.
+        seen = min(max(0, self._looked_until - source.tell() - _OVERLAP_BYTES), HEADER_LIMIT_BYTES)
+        head = source.take_through(_HEADER_END, HEADER_LIMIT_BYTES, seen)
         if head is None:
+            self._looked_until = source.tell() + min(source.available(), HEADER_LIMIT_BYTES)
             longer = source.available() >= HEADER_LIMIT_BYTES
             raise Refused("record header without end" + (f" within {HEADER_LIMIT_BYTES} bytes" if longer else ""))
         if not _EMPTY_LINE.search(head):
@@ -594,7 +600,7 @@ class RecordReader:
                     block, truncated=bool(truncated), limit_bytes=self._body_limit_bytes
                 )
                 flaw = cut or short
-                if is_part(status, headers) and header.get("warc-record-id") != own_record_id(url, date):
+                if is_part(status, headers, body) and header.get("warc-record-id") != own_record_id(url, date):
                     return SkippedEntry(PART, offset), is_whole
         check_length(body, self._body_limit_bytes)
         if cut and not body:
@@ -615,12 +621,14 @@ def own_record_id(url: str, date: str) -> str:
     return f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{url} {date}')}>"
 
 
-def is_part(status: int, headers: Headers) -> bool:
-    """Whether an answer has only a part of the body."""
+def is_part(status: int, headers: Headers, body: bytes | None = None) -> bool:
+    """Whether an answer has only a part of the body, by its Content-Range, and by its length if it was not packed."""
     if status != 206:
         return False
     matched = _CONTENT_RANGE.fullmatch((header_of(headers, "content-range") or "").strip())
-    return matched is None or int(matched[1]) + 1 != int(matched[2])
+    if matched is None or int(matched[1]) + 1 != int(matched[2]):
+        return True
+    return body is not None and len(body) < int(matched[2]) and header_of(headers, "content-encoding") is None
 
 
 def _revisit(header: _Header, fetched_at: int, block: bytes, offset: int) -> Entry:

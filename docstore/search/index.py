@@ -181,6 +181,8 @@ class SearchIndex:
                 raise StoreUnavailable(f"another process updates {where}; wait for it") from error
             if "No space left" in str(error):
                 raise StorageError(f"no space for {where}: free some, run it again") from error
+            if "Os { code:" in str(error) and "NotFound" not in str(error):
+                raise StorageError(f"cannot read or write {where}: {error}") from error
             raise CorruptionError(f"{where} is damaged: {error}; rebuild it with `docstore index --full`") from error
 
     # --- updating

@@ -127,8 +127,8 @@ class Route:
         query: bytes = context.scope["query_string"]
         pairs = read_pairs(query)
         if self.path.startswith("/v1"):
+            check_urls(query)  # first: the names after a bare ? may be parts of the URL
             check_names(pairs, [name for name in self.parameters if f"{{{name}}}" not in self.path])
-            check_urls(query)
         for name, text in pairs:
             if name not in self.parameters:
                 continue
@@ -188,7 +188,7 @@ def check_urls(query: bytes) -> None:
     """
     for part in query.split(b"&")[:-1]:
         name, _, value = part.partition(b"=")
-        if name in (b"url", b"prefix") and b"?" in value:
+        if (name := unquote_to_bytes(name)) in (b"url", b"prefix") and b"?" in value:
             raise Refusal(
                 400,
                 f"{name.decode()} has a bare ? and a & after it, so that its end is unknown: write the ? of a URL as "

@@ -146,7 +146,9 @@ async def put_body(
     content_type = context.headers.get("content-type")
     if content_type and not any(name.lower() == "content-type" for name, _ in pairs):
         pairs.append(("Content-Type", content_type))
-    policies = dict(_pair(one, "=", "policy", "exact=reject") for one in policy or ()) if policy else None
+    policies = dict(_pair(one, "=", "policy", "exact=reject") for one in policy) if policy else None
+    if policies is not None and len(policies) < len(policy or ()):
+        raise InvalidArgument(f"two policies for one of {', '.join(map(repr, policies))}: give each once")
     body = await context.body()
     page = Page(url, body, status, tuple(pairs), fetched_at, crawl=crawl)
     result = await service.put_page(page, policies=policies, anchors=anchors, links=links, any_time=any_time)
@@ -515,8 +517,8 @@ def route_of(declared: Endpoint) -> Route:
             check_role(context, Role.ADMIN)
         if name == "similar" and given["limit"] > MOST_SIMILAR:
             raise InvalidArgument(f"limit must be at most {MOST_SIMILAR}, not {given['limit']}")
-        if name == "delete":
-            given["compact"] = False  # that is a job
+        if name == "delete" and given["compact"]:
+            raise InvalidArgument("a delete compacts nothing here: leave compact out, and start the job `compact`")
         call, encode = declared.bound(service.store, given), encoder(context)
 
         def encoded() -> bytes | None:
@@ -538,8 +540,11 @@ def route_of(declared: Endpoint) -> Route:
         return answer(context, raw)
 
     function.__name__, function.__doc__ = name, declared.method.__doc__
-    function.__annotations__ = {one.name: one.annotation for one in declared.parameters}
-    vars(function)["__signature__"] = inspect.Signature(declared.parameters)
+    parameters = declared.parameters
+    if name == "delete":  # the compaction is a job
+        parameters = [one.replace(default=False) if one.name == "compact" else one for one in parameters]
+    function.__annotations__ = {one.name: one.annotation for one in parameters}
+    vars(function)["__signature__"] = inspect.Signature(parameters)
     gives = {field: declared.gives} if field else declared.gives or {}
     return Route(declared.verb, declared.path, declared.role, function, gives=gives, is_long=declared.is_long)
 

@@ -21,6 +21,7 @@ BODY = b"<title>Codings</title><p>" + b"words of a page " * 40
 GZIP, DEFLATE, BROTLI = gzip.compress(BODY, mtime=0), zlib.compress(BODY), brotli.compress(BODY)
 RAW_DEFLATE = DEFLATE[2:-4]
 ZSTD = zstandard.ZstdCompressor().compress(BODY)
+SKIPPABLE = b"\x50\x2a\x4d\x18\x04\0\0\0\x0a\0\0\0"
 TEXT = "Content-Type: text/html; charset=utf-8"
 CE, TE, CL = "Content-Encoding: ", "Transfer-Encoding: ", "Content-Length: "
 N = len(BODY)
@@ -94,6 +95,15 @@ def message(body: bytes, *lines: str, content_type: str = TEXT) -> bytes:
         ([CL + f"{N}, {N}"], BODY),
         ([CL + str(N)], BODY + b"\r\n\r\n"),
         ([CL + str(N)], BODY + b"\n"),
+        # chunks that are listed as a content coding
+        ([CE + "chunked"], chunked(BODY)),
+        ([CE + "gzip, chunked"], chunked(GZIP)),
+        # more names that no one knows than codings are undone
+        ([CE + "a, b, c, d, e, gzip"], GZIP),
+        # frames that pzstd writes before each frame of data
+        ([CE + "zstd"], SKIPPABLE + ZSTD),
+        ([CE + "zstd"], SKIPPABLE + zstandard.compress(BODY[:99]) + SKIPPABLE + zstandard.compress(BODY[99:])),
+        ([], SKIPPABLE + ZSTD),
         # packed, and no line says so
         ([], GZIP),
         ([], b"\r\n" + GZIP),
@@ -132,6 +142,13 @@ def test_codings_are_one_list_and_undone_in_order(lines: list[str], sent: bytes)
 )
 def test_a_body_that_is_not_packed_stays(lines: list[str], sent: bytes) -> None:
     assert parse_message(message(sent, *lines))[2] == sent
+
+
+@pytest.mark.parametrize(
+    "content_type", ['Content-Type: "text/html"', "Content-Type:\r\n" + TEXT, "Content-Type: text/html, text/html;a=b"]
+)
+def test_a_packed_body_is_text_whatever_way_its_head_says_so(content_type: str) -> None:
+    assert parse_message(message(GZIP, content_type=content_type))[2] == BODY
 
 
 @pytest.mark.parametrize("content_type", ["Content-Type: application/gzip", "Content-Type: image/png", "X: text/html"])

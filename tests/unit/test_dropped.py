@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +48,13 @@ def test_a_store_that_was_dropped_says_so_and_can_be_opened_again(
         gc.collect()
     with docstore.open(tmp_path / "store", read_only=read_only) as again:
         assert (URL in again) == (use is write)
+
+
+def test_a_script_that_fails_with_an_open_store_shows_its_own_error_alone(tmp_path: Path) -> None:
+    # The AttributeError holds the store until modules are None.
+    program = f"import docstore\nstore = docstore.open({str(tmp_path / 'store')!r}, create=True)\nstore.mine()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.count("Traceback") == 1 and "no attribute 'mine'" in done.stderr
 
 
 def test_a_store_that_is_in_use_is_not_opened_again(tmp_path: Path) -> None:

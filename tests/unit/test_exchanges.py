@@ -57,6 +57,7 @@ def shown(raw: bytes, **options: object) -> list[str]:
 
 NAMING, B = answer(3, LATE, second=9, concurrent_to=(4,)), URL + "/b"
 LATER, AT_ONCE, THIRD = answer(3, LATE, second=9), answer(3, LATE), (3,)
+BARE = b"To: urn:uuid:3"
 NAMED = request(2, concurrent_to=(1,))
 
 
@@ -81,6 +82,11 @@ NAMED = request(2, concurrent_to=(1,))
         lambda other: [request(4, other), AT_ONCE, answer(1, second=9), request(2, second=9)],
         lambda other: [request(5, "POST", url=URL + "/b"), request(4, other), AT_ONCE, answer(1, second=9)],
         lambda other: [request(0, url=B), answer(9, url=B), answer(1), request(4, other, second=9), LATER],
+        # of several answers, or requests, the one of the same date
+        lambda other: [answer(1), LATER, request(4, other, second=9)],
+        lambda other: [request(2), request(4, other, second=9), LATER, answer(1)],
+        # names without angle brackets
+        lambda other: [answer(1), AT_ONCE, request(4, other, concurrent_to=THIRD).replace(b"To: <urn:uuid:3>", BARE)],
     ],
 )  # fmt: skip
 def test_the_answer_to_another_method_is_skipped_and_counted(method: str, order: object) -> None:
@@ -230,3 +236,9 @@ def test_records_that_are_kept_come_back_as_no_pages(tmp_path: Path) -> None:
     assert [one.page.body for one in entries if isinstance(one, PageEntry)] == [PAGE]
     skipped = Counter(one.reason for one in entries if isinstance(one, SkippedEntry))
     assert skipped == {"warcinfo": 1, "request": 2, "answer to POST": 1, "part": 1}
+
+
+@pytest.mark.parametrize("sent", [PAGE[:-1], b"", PAGE[: N // 2]])
+def test_a_part_that_claims_to_be_the_whole_body_is_no_page(sent: bytes) -> None:
+    more = f"Content-Range: bytes 0-{N - 1}/{N}\r\n"
+    assert shown(answer(1) + answer(2, sent, "206 Partial Content", more, second=9)) == ["page", "part"]

@@ -575,6 +575,8 @@ def test_endless_white_space_after_a_record_is_skipped_within_bounded_memory() -
         b"WARC/1.0\r\n\r\n",
         b"WARC/1.0\r\nWARC-Type: response\r\n",
         b"WARC/1.0\r\nContent-Length: 0\r\n\r\n",
+        b"WARC/1.0\r\nx",
+        b"WARC/1.0\r\nA: b\r\nxy",
         b"<DOC>\n",
         b"<DOC>\n<DOCNO>x</DOCNO>\n",
     ],
@@ -596,6 +598,11 @@ def test_a_record_behind_headers_that_begin_none_is_read(line: bytes, before: by
     found = run(numbered(1)[0] + line * 100 + before + numbered(2)[1])
     assert urls(found) == ["http://example.com/0", "http://example.com/1"]
     assert reasons(found)
+
+
+def test_many_headers_without_end_inside_lines_are_read_in_linear_time() -> None:
+    count = share(40_000, 8)
+    assert len(reasons(run(b"A: words of a line, then WARC/1.0\r\n" * count))) == count
 
 
 def test_many_wrong_lengths_are_read_in_linear_time() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -527,6 +530,21 @@ def test_a_full_disk_is_not_reported_as_a_damaged_index(store: DocumentStore, mo
     with pytest.raises(StorageError, match="no space for"):
         index.update(full=True)
     assert writer.rolled_back
+
+
+@pytest.mark.parametrize("free", range(8))
+def test_an_index_that_can_open_few_files_is_not_reported_as_damaged(store: DocumentStore, free: int) -> None:
+    index = store.search_index()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)  # the first descriptor that is free
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + free, hard))
+    try:
+        with contextlib.suppress(StorageError):
+            index.update(full=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert index.update(full=True).added == len(PAGES)
 
 
 def test_deleted_pages_are_not_shown_and_their_words_are_removed(store: DocumentStore) -> None:
