@@ -616,6 +616,7 @@ _ENDINGS: Final = {
     ".warc": "warc",
     ".wacz": "wacz",
     ".parquet": PARQUET,
+    ".pq": PARQUET,
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".trec": "trecweb",
