@@ -120,10 +120,7 @@ def _with_kept(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: Sa
 
 
 class TakesLong(Exception):
-    """A short read, which a server makes on its event loop, would look at many captures of a row or decode long values.
-
-    It is made again in a thread, where other requests do not wait for it.
-    """
+    """A short read would take long on a server's event loop; a thread makes it again."""
 
 
 class CaptureRows:

@@ -28,8 +28,8 @@ from tools.bench.scale import page_of
 
 COMMAND = "python -m tools.bench.turns OTHER"
 ROOT = Path(__file__).parent.parent.parent
-SINGLE = 300
-"""Pages that are put one by one."""
+MOST_SINGLE = 300
+"""Pages that are put one by one: a quarter of all, and at most so many."""
 CHILD = """
 import json, sys, tempfile, time
 from pathlib import Path
@@ -64,11 +64,11 @@ print(json.dumps(found))
 """
 
 
-def measure(checkout: Path, pages: Path) -> dict[str, float]:
+def measure(checkout: Path, pages: Path, single: int) -> dict[str, float]:
     """Processor time of each measure under a checkout, in microseconds."""
     core = min(os.sched_getaffinity(0))
     done = subprocess.run(
-        [checkout / ".venv/bin/python", "-c", CHILD, pages, str(SINGLE)],
+        [checkout / ".venv/bin/python", "-c", CHILD, pages, str(single)],
         cwd=checkout,
         env={**os.environ, "PYTHONPATH": str(checkout)},
         preexec_fn=lambda: os.sched_setaffinity(0, {core}),
@@ -85,6 +85,7 @@ def measure(checkout: Path, pages: Path) -> dict[str, float]:
 def turns(other: Path, *, warc: Path | None = None, pages: int = 8000, rounds: int = 7) -> Section:
     """Compare this checkout with another one, by the pages of a folder of archives or by generated ones."""
     given: list[Page] = load_pages(warc, pages) if warc else [page_of(number) for number in range(pages)]
+    single = min(MOST_SINGLE, len(given) // 4)
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "pages")
@@ -92,7 +93,7 @@ def turns(other: Path, *, warc: Path | None = None, pages: int = 8000, rounds: i
         file.write_bytes(msgpack.packb(plain))
         for number in range(rounds):
             both = [other.resolve(), ROOT]
-            measured = {place: measure(place, file) for place in (both if number % 2 else reversed(both))}
+            measured = {place: measure(place, file, single) for place in (both if number % 2 else reversed(both))}
             for name, micros in measured[ROOT].items():
                 found[name].append((measured[both[0]][name], micros))
     kind = str(warc) if warc else "generated pages"
@@ -100,7 +101,7 @@ def turns(other: Path, *, warc: Path | None = None, pages: int = 8000, rounds: i
     columns = ["measure", "before, us a page", "now", "now / before (least, most)"]
     section = Section(f"In turns: {len(given)} pages, {kind}", f"{COMMAND} {option} --rounds {rounds}", columns)
     for name, both_micros in found.items():
-        count = SINGLE if name == "put_page" else len(given) - SINGLE * (name == "put_pages")
+        count = single if name == "put_page" else len(given) - single * (name == "put_pages")
         before, now = (median(one) / count for one in zip(*both_micros, strict=True))
         ratios = sorted(after / earlier for earlier, after in both_micros)
         spread = f"{median(ratios):.3f} ({ratios[0]:.3f}, {ratios[-1]:.3f})"
