@@ -293,7 +293,7 @@ class Host:
                 self.stopped.wait(0.05)
             except StoreUnavailable:
                 return
-            except KeyboardInterrupt:
+            except KeyboardInterrupt:  # no fault: `_work` begins the job again
                 raise
             except BaseException as error:
                 tell(self.folder, "".join(traceback.format_exception(error)))

@@ -1,8 +1,8 @@
 """What this checkout costs against another one, in turns: writes, single puts, policies, reads, compaction.
 
     git worktree add ../before COMMIT && make -C ../before .venv/.installed
-    python -m tools.bench.turns ../before --warc examples
-    python -m tools.bench.turns ../before --pages 20000          # generated pages of 3 KB
+    python -m tools.bench.turns ../before --warc examples        # a folder of archives
+    python -m tools.bench.turns ../before --pages 8000           # generated pages of 3 KB
 
 Each round writes, reads and compacts a store of its own under either checkout, in processes of their own on one core,
 the first one in every other round; so a machine whose speed changes is fair to both.  Figures are processor time a

@@ -6,7 +6,7 @@
 //! very long, or where a compaction takes its time for smaller frames (`Libzstd`).
 //!
 //! A frame depends on the value and on what it leans on, and on nothing else.  It has neither magic nor content size.
-//! Nothing here knows Python.
+//! Nothing here knows Python.  `sites` chooses the dictionary of a value, and samples values for the next ones.
 #![deny(unsafe_code)]
 
 mod decode;
