@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from docstore.model.choices import BODY_LIMIT_BYTES
+from docstore.model.choices import BODY_LIMIT_BYTES, DEFAULT_SOURCE
 from docstore.model.types import Headers, Page
 
 HEADER_LIMIT_BYTES = 1024 * 1024
@@ -15,6 +16,44 @@ AHEAD_BYTES = 1 << 20
 """Bodies that may wait for the requests that they answer; a longer one waits for the next record alone."""
 
 PageKind: TypeAlias = Literal["response", "resource"]
+
+
+class TableColumns(NamedTuple):
+    """Which columns of a table (Parquet, JSON Lines) make a page; "" stands for the names that its reader knows.
+
+    Attributes:
+        url: of the page.
+        text: of the page; a body beside it is not read.
+        id: of the row, in its data set.
+        source: name of the data set, for rows without a URL: `keys.table_url`.
+    """
+
+    url: str = ""
+    text: str = ""
+    id: str = ""
+    source: str = DEFAULT_SOURCE
+
+    def stored_names(self, stored: Iterable[str]) -> tuple[dict[str, str], str]:
+        """The name in the table of each column by the name as which it is read; and the one that is missing, or "".
+
+        A column that the caller names is read in place of those that would be read for it.
+
+        Args:
+            stored: names of the columns of the table.
+        """
+        names = {name: name for name in stored}
+        for stored_name, name, others in (
+            (self.url, "url", ("fetched_url",)),
+            (self.text, "text", ("body", "html", "body_base64", "raw_content")),
+            (self.id, "docno", ("id",)),
+        ):
+            if stored_name and stored_name not in stored:
+                return names, stored_name
+            for other in (stored_name, *others) if stored_name else ():
+                names.pop(other, None)
+            if stored_name:
+                names[name] = stored_name
+        return names, ""
 
 
 class ReadOptions(NamedTuple):
@@ -28,6 +67,7 @@ class ReadOptions(NamedTuple):
         mirror: the files are saved pages, of this folder and base URL; None: they are archives.
         windows_names: the names of saved pages are those that wget writes for Windows.
         methods: whose answers become pages, beside those of GET, in capitals.
+        columns: of tables.
     """
 
     body_limit_bytes: int = BODY_LIMIT_BYTES
@@ -36,6 +76,7 @@ class ReadOptions(NamedTuple):
     mirror: tuple[str, str] | None = None
     windows_names: bool = False
     methods: tuple[str, ...] = ()
+    columns: TableColumns = TableColumns()
 
 
 class Recorded(NamedTuple):

@@ -21,10 +21,19 @@ from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
-from docstore.archives.entries import PageEntry, ReadOptions, Recorded, RevisitEntry
+from docstore.archives.entries import PageEntry, ReadOptions, Recorded, RevisitEntry, TableColumns
 from docstore.archives.folder import files_below
 from docstore.archives.locations import files_in, is_folder, is_url, size_of
-from docstore.archives.readahead import AnyPage, Place, Portion, ReadingJob, ReadingProcess, portions, warn_once
+from docstore.archives.readahead import (
+    AnyPage,
+    Place,
+    Portion,
+    ReadingJob,
+    ReadingProcess,
+    file_of,
+    portions,
+    warn_once,
+)
 from docstore.archives.reader import read, why_no_archive
 from docstore.archives.revisits import (
     MICROS_A_SECOND,
@@ -113,6 +122,8 @@ class IngestOptions:
             in turn.  The same files and the same `jobs` give the same order.
         methods: whose answers are stored, too, such as ("POST",), each under the URL by which pywb asks for it
             (`exchanges.with_method`); answers to all others but GET are skipped.
+        columns: of Parquet and JSON Lines.  A row without a URL is the page `keys.table_url` of its id; a row with the
+            id of a stored one, another text and another file is an error of the report.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -131,6 +142,7 @@ class IngestOptions:
     later_micros: int = 0
     jobs: int = 1
     methods: Sequence[str] = ()
+    columns: TableColumns = TableColumns()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +309,8 @@ class _Run:
         self._origins: deque[tuple[Place, int, Recorded | None, Sequence[tuple[str, bytes]]]] = deque()
         self._records: dict[str, list[SetCell]] = {}
         self._records_bytes = 0
+        self._rows: dict[str, tuple[str, bytes]] = {}
+        """File and body of those rows of tables, by URL, whose results have not come yet."""
         self._notes: list[Note] = []
         self._notes_bytes = 0
         base = options.base if not options.base or options.base.endswith("/") else options.base + "/"
@@ -308,6 +322,7 @@ class _Run:
             mirror,
             options.windows_names,
             tuple(options.methods),
+            options.columns,
         )
         self.sources: Sequence[str | IO[bytes]] = list(self._files(sources))
         self.report.files = len(self.sources)
@@ -329,7 +344,7 @@ class _Run:
             hidden = self.read_options.mirror is not None
             remote = files_in(source) if is_url(source) else None
             for path in remote or files_below(source, self._unreadable_folder, hidden=hidden):
-                reason = "" if self.read_options.mirror else why_no_archive(path)
+                reason = "" if self.read_options.mirror else why_no_archive(path, self.read_options.columns)
                 if not reason:
                     yield path
                     continue
@@ -404,6 +419,7 @@ class _Run:
     def _count(self, result: PutResult) -> None:
         report = self.report
         (source, offset), body_bytes, recorded, notes = self._origins.popleft()
+        self._rows.pop(result.url, None)
         file = self._name(source)
         if self._begins:
             report.done_bytes = max(report.done_bytes, self._begins[source] + offset)
@@ -439,12 +455,40 @@ class _Run:
             self._count_rest(portion)
             recorded: Iterable[Recorded | None] = portion.recorded or repeat(None)
             notes = chain(portion.notes, repeat(()))
+            stored = self._stored_rows(portion.pages)
             for page, place, record, noted in zip(portion.pages, portion.places, recorded, notes, strict=False):
-                body_bytes = len((page if isinstance(page, Page) else page.page).body)
+                raw = page if isinstance(page, Page) else page.page
+                if (file := file_of(raw.headers)) and (other := self._other_file(raw, file, stored.get(raw.url))):
+                    reason = f"{other} has another text for this id; name the data set of each of them with --source"
+                    self.report.add_error(self._name(place[0]), place[1], reason, raw.url)
+                    self._skipped["refused"] += 1
+                    continue
+                body_bytes = len(raw.body)
+                del raw
                 self._origins.append((place, body_bytes, record, noted))
                 yield self._labelled(page)
                 del page
             del portion  # frees a long page before the next one is read
+
+    def _stored_rows(self, pages: Sequence[AnyPage]) -> dict[str, Document]:
+        """Those rows of tables among some pages that the store has, by URL."""
+        raw = (page if isinstance(page, Page) else page.page for page in pages)
+        urls = [page.url for page in raw if file_of(page.headers)]
+        stored = self._store.get_many(urls, families=("http",)) if urls else ()
+        return {url: found for url, found in zip(urls, stored, strict=True) if found is not None}
+
+    def _other_file(self, page: Page, file: str, stored: Document | None) -> str:
+        """The file that has another text than this one for the id of a row; "" if there is none."""
+        digest = hashlib.blake2b(page.body, digest_size=16).digest()
+        other, its_digest = self._rows.get(page.url, ("", b""))
+        if not other and stored is not None:
+            other = file_of(stored.newest.headers or ())
+            body = None if other in ("", file) else self._version(page.url, None)
+            its_digest = digest if body is None else hashlib.blake2b(body.body or b"", digest_size=16).digest()
+        if other not in ("", file) and its_digest != digest:
+            return other
+        self._rows[page.url] = file, digest
+        return ""
 
     def _labelled(self, one: AnyPage) -> AnyPage:
         """A page with the label of the crawl, and its time."""

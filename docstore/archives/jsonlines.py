@@ -15,14 +15,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from docstore.archives.dates import parse_date
-from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions, SkippedEntry
+from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions, SkippedEntry, TableColumns
 from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT, Refused
 from docstore.archives.source import Source
 from docstore.model.capture import LANG_NOTE, encode_note
+from docstore.model.keys import table_url
 from docstore.model.types import Headers, Page
 
-JSON_LINES_START: Final = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{(?=[^\n]*"url"[ \t]*:|[^\n]{32768})')
-"""The first line is an object with a URL.  If a line is longer than detection reads, its URL may come later."""
+JSON_LINES_START: Final = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{(?=[^\n]*"(?:url|docno|id)"[ \t]*:|[^\n]{32768})')
+"""The first line is an object with a URL or an id.  If a line is longer than detection reads, they may come later."""
+_OBJECT_START: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
 FIELDS_NOTE: Final = "fields"
 """Name of the note with the fields that docstore has no place for."""
 
@@ -39,6 +41,11 @@ _COMPUTED: Final = ("verdict", "of_url", "similarity", "body_bytes", "markdown")
 _OTHERS: Final = ("html", "body_base64", "status", "headers", "ip", "payload_digest", "language_score")
 _TAKEN: Final = {*_URLS, *_TIMES, *_TEXTS, *_LANGUAGES, *_NUMBERS, *_CRAWLS, *_COMPUTED, *_OTHERS}
 _HTML: Final[Headers] = (("Content-Type", "text/html; charset=utf-8"),)
+
+
+def start_of_lines(columns: TableColumns) -> re.Pattern[bytes]:
+    """The pattern of the first line of a file: any object if the caller names columns, because they may be missing."""
+    return JSON_LINES_START if columns[:3] == ("", "", "") else _OBJECT_START
 
 
 def read_json_lines(source: Source, options: ReadOptions = ReadOptions()) -> Iterator[Entry]:
@@ -83,9 +90,16 @@ def _entry(line: bytes, number: int, offset: int, modified: int | None, options:
         fields = json.loads(line.decode("utf-8", "replace"))
         if not isinstance(fields, dict):
             raise Refused(f"expected an object, found {line[:40]!r}")
-        url = _string(fields, _URLS)
-        if not url:
-            raise Refused("the object has no url")
+        columns = options.columns
+        if columns[:3] != ("", "", ""):
+            names, missing = columns.stored_names(fields)
+            if missing:
+                raise Refused(f"the object has no field {missing}; its fields are {', '.join(fields)[:500] or 'none'}")
+            fields = {name: fields[stored_name] for name, stored_name in names.items()}
+        url, row_id = _string(fields, _URLS), _string(fields, _NUMBERS)
+        if not (url or row_id):
+            raise Refused(f"the object has neither url nor id; its fields are {', '.join(fields)[:500] or 'none'}")
+        url = url or table_url(columns.source, row_id)
         page = _page(fields, url, modified)
         notes = _notes(fields)
     except Refused as refused:

@@ -8,7 +8,7 @@
     timestamp, date    the first that is there: a timestamp (UTC if it has no zone), a date, or ISO 8601 in a string;
                        in a file with neither, the file's own time of modification
     status, headers    200 and none if they are missing.  A row of status 304 without a body is a visit
-    ip, payload_digest, docno or id, crawl or dump     as in `Page`
+    ip, payload_digest, docno or id, crawl or dump     as in `Page`; of a row without a url, docno or id gives it one
     notes              a map of the notes of the page, by annotator
     lang or language, language_score                   the note `lang`, unless the row has a body and `notes` is there
 
@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from docstore.archives.dates import parse_date
-from docstore.archives.entries import DamagedEntry, Entry, PageEntry, SkippedEntry
+from docstore.archives.entries import DamagedEntry, Entry, PageEntry, SkippedEntry, TableColumns
 from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT
 from docstore.archives.jsonlines import language_note
 from docstore.archives.source import modified_micros
 from docstore.model.capture import ClusterPlace, encode_note
-from docstore.model.choices import BODY_LIMIT_BYTES
+from docstore.model.choices import BODY_LIMIT_BYTES, DEFAULT_SOURCE
 from docstore.model.errors import InvalidArgument, missing_extra
-from docstore.model.keys import row_key
+from docstore.model.keys import row_key, table_url
 from docstore.model.types import Headers, Page
 
 try:
@@ -48,10 +48,12 @@ BYTES_READ: Final = 8 << 20
 _BODIES: Final = ("body", "text")
 _TIMES: Final = ("timestamp", "date")
 _LANGUAGES: Final = ("lang", "language")
-_STRINGS: Final = ("url", "fetched_url", "ip", "payload_digest", "docno", "id", "crawl", "dump", *_LANGUAGES)
+_NUMBERS: Final = ("docno", "id")
+_STRINGS: Final = ("url", "fetched_url", "ip", "payload_digest", *_NUMBERS, "crawl", "dump", *_LANGUAGES)
 _EXPECTED: Final = {
     **dict.fromkeys(_TIMES, "timestamps, dates, or ISO 8601 in strings"),
     **dict.fromkeys(_STRINGS, "strings"),
+    **dict.fromkeys(_NUMBERS, "strings or integers"),
     "headers": "a list of structs of name and value, or a map, of strings",
     "notes": "a map of strings",
     "language_score": "floating point numbers",
@@ -61,7 +63,9 @@ _FAILURES: Final = (pa.ArrowException, OSError, ValueError)
 """What pyarrow raises for damaged files."""
 
 
-def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) -> Iterator[Entry]:
+def read_parquet(
+    stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES, columns: TableColumns = TableColumns()
+) -> Iterator[Entry]:
     """Every row of a Parquet file, in order; damage is an entry, never an exception.
 
     The offset of an entry is near its row; reasons have the number of the row, the first one is 0.  Memory is bounded
@@ -70,11 +74,13 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
     Args:
         stream: seekable.
         body_limit_bytes: longest body.
+        columns: the names of its columns.
     """
     try:
         metadata = pq.read_metadata(stream)
-        kinds = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
-        groups = [_Group(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
+        stored = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
+        stored_names, missing = columns.stored_names(stored)
+        groups = [_Group(metadata.row_group(number), stored_names) for number in range(metadata.num_row_groups)]
     except _FAILURES as error:
         size = stream.seek(0, os.SEEK_END)
         yield DamagedEntry(
@@ -84,17 +90,19 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
         )
         return
     # A column of nulls is as if it were not there: what writes one knows no type for it.
+    kinds = {name: stored[stored_name] for name, stored_name in stored_names.items()}
     used = {name: kind for name, kind in kinds.items() if not (_is_null(kind) or _is_empty(name, groups))}
     names, time_name, refusal = _columns_read(used, kinds)
-    if refusal:
-        yield DamagedEntry(0, refusal)
+    if missing or refusal:
+        refusal = f"the Parquet file has no column {missing}" if missing else refusal
+        yield DamagedEntry(0, f"{refusal}; the columns of this file are {', '.join(stored) or 'none'}")
         return
     modified = modified_micros(stream)
     file = pq.ParquetFile(
         stream,
         metadata=metadata,
         # So that a body which many rows repeat is in memory once.
-        read_dictionary=[name for name in _BODIES if any(name in group.dictionaries for group in groups)],
+        read_dictionary=[stored_names[name] for name in _BODIES if any(name in group.dictionaries for group in groups)],
         buffer_size=1 << 20,
         pre_buffer=False,
         page_checksum_verification=True,
@@ -112,8 +120,9 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
             row = end
             continue
         try:
-            for batch in file.iter_batches(group.rows_read(wanted), [number], wanted, use_threads=False):
-                rows = _Rows(batch, time_name, modified)
+            of_file = [stored_names[name] for name in wanted]
+            for batch in file.iter_batches(group.rows_read(wanted), [number], of_file, use_threads=False):
+                rows = _Rows(batch.select(of_file).rename_columns(wanted), time_name, modified, columns.source)
                 for index in range(batch.num_rows):
                     yield rows.entry(index, row, group.offset(row - first), body_limit_bytes)
                     row += 1
@@ -127,14 +136,19 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
         row = end
 
 
-def read_batch(batch: pa.RecordBatch) -> Iterator[Entry]:
-    """Every row of a batch, such as Spark gives of Parquet, in order; by the same rules as `read_parquet`."""
+def read_batch(batch: pa.RecordBatch, source: str = DEFAULT_SOURCE) -> Iterator[Entry]:
+    """Every row of a batch, such as Spark gives of Parquet, in order; by the same rules as `read_parquet`.
+
+    Args:
+        batch: has the columns that `read_parquet` reads by default.
+        source: as in `TableColumns`.
+    """
     kinds = {field.name: field.type for field in batch.schema}
     used = {name: kind for name, kind in kinds.items() if not _is_null(kind)}
     names, time_name, refusal = _columns_read(used, kinds)
     if refusal:
-        raise InvalidArgument(refusal)
-    rows = _Rows(batch.select(names), time_name, None)
+        raise InvalidArgument(f"{refusal}; the columns of this file are {', '.join(kinds) or 'none'}")
+    rows = _Rows(batch.select(names), time_name, None, source)
     for index in range(batch.num_rows):
         yield rows.entry(index, index, 0, BODY_LIMIT_BYTES)
 
@@ -149,10 +163,10 @@ def _columns_read(kinds: Mapping[str, Any], columns: Collection[str]) -> tuple[l
     times = [name for name in _TIMES if name in kinds]
     time_name = next((name for name in times if _is_time(kinds[name])), times[0] if times else "")
     refusal = _refusal(kinds, time_name)
-    if "url" in columns and "url" not in kinds:
+    if "url" in columns and not kinds.keys() & {"url", *_NUMBERS}:
         refusal = "column url has nulls alone"
     if refusal:
-        return [], "", f"{refusal}; the columns of this file are {', '.join(columns) or 'none'}"
+        return [], "", refusal
     names = [name for name in kinds if name in ("status", time_name, *_BODIES) or _is_read(name, kinds[name])]
     for name in sorted(kinds.keys() & _EXPECTED.keys() - {*names}):
         if name not in _TIMES or not _is_time(kinds[name]):
@@ -187,15 +201,21 @@ class _Group:
 
     Attributes:
         rows: their number.
-        dictionaries: columns that have a dictionary.
+        dictionaries: columns that have a dictionary, by the names as which they are read, like all columns here.
         complete, empty: columns without nulls, and of nulls alone.
+
+    Args:
+        group: of the footer.
+        stored_names: the names in the file of the columns that are read.
     """
 
-    def __init__(self, group: pq.RowGroupMetaData) -> None:
+    def __init__(self, group: pq.RowGroupMetaData, stored_names: Mapping[str, str]) -> None:
         chunks = [group.column(index) for index in range(group.num_columns)]
+        read_names = {stored_name: name for name, stored_name in stored_names.items()}
         self.rows: int = group.num_rows
-        self.dictionaries = {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page}
-        statistics = {chunk.path_in_schema: chunk.statistics for chunk in chunks}
+        paths = [read_names.get(chunk.path_in_schema, chunk.path_in_schema) for chunk in chunks]
+        self.dictionaries = {path for path, chunk in zip(paths, chunks, strict=True) if chunk.has_dictionary_page}
+        statistics = dict(zip(paths, (chunk.statistics for chunk in chunks), strict=True))
         self.complete = {name for name, one in statistics.items() if one is not None and one.null_count == 0}
         self.empty = {
             name
@@ -204,7 +224,9 @@ class _Group:
         }
         self._begin = min((chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks), default=0)
         self._packed_bytes = sum(chunk.total_compressed_size for chunk in chunks)
-        self._chunk_bytes = [(chunk.path_in_schema.split(".")[0], chunk.total_uncompressed_size) for chunk in chunks]
+        self._chunk_bytes = [
+            (path.split(".")[0], chunk.total_uncompressed_size) for path, chunk in zip(paths, chunks, strict=True)
+        ]
 
     def offset(self, row: int) -> int:
         """About where a row is in the file: columns lie one after the other."""
@@ -265,7 +287,7 @@ def _is_read(name: str, kind: Any) -> bool:
     if name == "language_score":
         return bool(types.is_floating(kind))
     if name not in ("headers", "notes"):
-        return name in _STRINGS and _is_string(kind)
+        return name in _STRINGS and (_is_string(kind) or (name in _NUMBERS and types.is_integer(_plain(kind))))
     if types.is_map(kind):
         return _is_string(kind.key_type) and _is_string(kind.item_type)
     pair = kind.value_type if types.is_list(kind) or types.is_large_list(kind) else None
@@ -276,10 +298,12 @@ def _is_read(name: str, kind: Any) -> bool:
 
 def _refusal(kinds: Mapping[str, Any], time_name: str) -> str:
     """Why a file with these columns has no pages, or ""."""
-    if "url" not in kinds or not _is_string(kinds["url"]):
-        return "a Parquet file of pages needs a column url, of strings"
+    if "url" in kinds and not _is_string(kinds["url"]):
+        return f"column url has values of type {kinds['url']}, expected strings"
+    if not any(name == "url" or _is_read(name, kinds[name]) for name in ("url", *_NUMBERS) if name in kinds):
+        return "a Parquet file of pages needs a column url, or id for rows without one: --url-column, --id-column"
     if not any(name in kinds for name in _BODIES):
-        return "a Parquet file of pages needs a column body or text next to url"
+        return "a Parquet file of pages needs a column body or text next to url or id: --text-column"
     for name, fits, expected in (
         *((name, _is_bytes, "strings or binary") for name in _BODIES),
         (time_name, _is_time, _EXPECTED.get(time_name, "")),
@@ -298,22 +322,23 @@ def _warn_of_type(name: str, kind: str) -> None:
 class _Rows:
     """The rows of a batch as entries."""
 
-    def __init__(self, batch: pa.RecordBatch, time_name: str, modified: int | None) -> None:
+    def __init__(self, batch: pa.RecordBatch, time_name: str, modified: int | None, source: str) -> None:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         self._bodies = {name: _dictionary(columns.pop(name)) for name in _BODIES if name in columns}
         self._headers = _headers(columns.pop("headers")) if "headers" in columns else None
         self._notes = _headers(columns.pop("notes")) if "notes" in columns else None
         self._scores = columns.pop("language_score").to_pylist() if "language_score" in columns else None
         self._status = columns.pop("status").to_pylist() if "status" in columns else None
-        self._time_name, self._modified = time_name, modified
+        self._time_name, self._modified, self._source = time_name, modified, source
         self._times = None if not time_name else _times(columns.pop(time_name))
         self._strings = {name: _strings(column) for name, column in columns.items()}
 
     def entry(self, index: int, row: int, offset: int, body_limit_bytes: int) -> Entry:
         """The entry of one row."""
-        url = self._string("url", index)
+        row_id = self._string("docno", index) or self._string("id", index)
+        url = self._string("url", index) or (table_url(self._source, row_id) if row_id else "")
         if not url:
-            return DamagedEntry(offset, f"row {row} has no url")
+            return DamagedEntry(offset, f"row {row} has neither url nor id")
         fetched_at = self._modified
         if self._times is not None:
             value = self._times[index]
@@ -344,7 +369,7 @@ class _Rows:
             fetched_at,
             self._string("ip", index),
             self._string("payload_digest", index),
-            self._string("docno", index) or self._string("id", index),
+            row_id,
             self._string("crawl", index) or self._string("dump", index),
         )
         return PageEntry(page, "response", offset, notes=self._noted(index, has_body=has_body))
@@ -376,6 +401,8 @@ def _bytes(array: pa.Array) -> pa.Array:
     """Strings or bytes as bytes, so that UTF-8 is not checked."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    if pa.types.is_integer(array.type):
+        array = array.cast(pa.string())
     return array.cast(pa.large_binary())
 
 

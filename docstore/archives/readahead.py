@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from docstore.archives.entries import (
@@ -33,10 +34,11 @@ from docstore.archives.entries import (
     SkippedEntry,
 )
 from docstore.archives.folder import saved_page
+from docstore.archives.locations import is_url
 from docstore.archives.reader import read
 from docstore.model.errors import DocstoreError, StorageError
-from docstore.model.keys import holds_password, without_password
-from docstore.model.types import Page, Schema
+from docstore.model.keys import TABLE_URL, holds_password, without_password
+from docstore.model.types import Headers, Page, Schema
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # numpy comes with it
@@ -47,7 +49,9 @@ if TYPE_CHECKING:  # numpy comes with it
 MAX_REST = 256
 """A portion also ends after this many revisits and errors, so that a file of nothing else takes bounded memory."""
 
-_WEB_SCHEMES = ("http:", "https:", "ftp:", "gemini:")
+_PAGE_URLS = ("http:", "https:", "ftp:", "gemini:", TABLE_URL)
+FILE_HEADER: Final = "X-Docstore-File"
+"""Header of a row of a table that has no URL: the last two parts of the path of its file."""
 
 
 Place: TypeAlias = tuple[int, int]
@@ -106,6 +110,7 @@ def portions(
     portion_bytes = 0
     for number in range(first, len(sources), step):
         source = sources[number]
+        name = source if isinstance(source, str) else "-"
         try:
             entries = read(source, options) if options.mirror is None else saved_page(str(source), options)
             for entry in entries:
@@ -115,8 +120,8 @@ def portions(
                         portion.passwords += 1
                         entry = _without_password(entry) if strip_passwords else entry
                 place = number, entry.offset
-                if isinstance(entry, PageEntry) and entry.page.url.lower().startswith(_WEB_SCHEMES):
-                    portion.pages.append(entry.page)
+                if isinstance(entry, PageEntry) and entry.page.url.lower().startswith(_PAGE_URLS):
+                    portion.pages.append(_with_file(entry.page, name))
                     portion.repaired += entry.is_repaired
                     portion.places.append(place)
                     portion_bytes += len(entry.page.body)
@@ -133,7 +138,7 @@ def portions(
                 else:
                     if isinstance(entry, RevisitEntry):
                         portion.revisits.append((number, entry))
-                    elif isinstance(entry, RecordedEntry) and entry.url.lower().startswith(_WEB_SCHEMES):
+                    elif isinstance(entry, RecordedEntry) and entry.url.lower().startswith(_PAGE_URLS):
                         portion.records.append(entry)
                         portion_bytes += len(entry.recorded.value)
                     elif isinstance(entry, DamagedEntry):
@@ -153,6 +158,19 @@ def portions(
             reason = "reading it takes more memory than there is" if isinstance(error, MemoryError) else str(error)
             portion.errors.append(((number, 0), reason, ""))
     yield portion
+
+
+def _with_file(page: Page, source: str) -> Page:
+    """A row of a table with the file that it is of; any other page, and a row that names its file, as it is."""
+    if not page.url.startswith(TABLE_URL) or file_of(page.headers):
+        return page
+    parts = source.split("/") if is_url(source) else Path(source).absolute().parts
+    return page._replace(headers=(*page.headers, (FILE_HEADER, "/".join(parts[-2:]))))
+
+
+def file_of(headers: Headers) -> str:
+    """The file of a row of a table that has no URL; else ""."""
+    return next((value for name, value in headers if name == FILE_HEADER), "")
 
 
 def _scheme(url: str) -> str:

@@ -20,9 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions, RevisitEntry
+from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions, RevisitEntry, TableColumns
 from docstore.archives.exchanges import GET, of_get, of_method
-from docstore.archives.jsonlines import JSON_LINES_START, read_json_lines
+from docstore.archives.jsonlines import JSON_LINES_START, read_json_lines, start_of_lines
 from docstore.archives.locations import open_input
 from docstore.archives.source import (
     BOMB_RATIO,
@@ -75,7 +75,7 @@ def read(source: str | Path | SupportsRead[bytes], options: ReadOptions = ReadOp
         except OSError as error:
             raise InvalidArgument(f"cannot read {source}: {error.strerror}; name a file that can be read") from error
         return
-    name, reason, feed = detect(source)
+    name, reason, feed = detect(source, options.columns)
     if name in CONTAINERS:
         stream: Any = source  # `detect` has found that it can be sought
         yield from CONTAINERS[name][2](stream, options)
@@ -160,18 +160,18 @@ _NOTHING_UNPACKED = "nothing in it can be unpacked"
 _ARCHIVE_NAME = re.compile(r"\.w?arc(\.\w+)?\Z", re.IGNORECASE)
 
 
-def why_no_archive(path: str) -> str:
+def why_no_archive(path: str, columns: TableColumns = TableColumns()) -> str:
     """Why a file is none that `read` reads, or ""; "" also for an archive, by name, that is damaged or refused."""
     try:
         with open_input(path) as stream:
-            name, reason, _ = detect(stream)
+            name, reason, _ = detect(stream, columns)
     except (OSError, InvalidArgument):
         return ""
     is_archive = name or reason.startswith(_NOTHING_UNPACKED) or _ARCHIVE_NAME.search(path)
     return "" if is_archive else reason
 
 
-def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
+def detect(stream: SupportsRead[bytes], columns: TableColumns = TableColumns()) -> tuple[str, str, Feed]:
     """Name of the format of an open stream, or "" and the reason why it has none; and a feed of all its bytes."""
     head = b""
     while len(head) < HEAD_BYTES and (piece := stream.read(HEAD_BYTES - len(head))):
@@ -192,7 +192,8 @@ def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
     if head.startswith((GZIP_MAGIC, ZSTD_MAGIC)) or is_skippable(head):
         feed = _Rewound((GzipFeed if head.startswith(GZIP_MAGIC) else ZstdFeed)(stream, head))
         head, damage = feed.look(HEAD_BYTES)
-    matches = [(match.start(), name) for name, (start, _) in FORMATS.items() if (match := start.search(head))]
+    starts = {name: start for name, (start, _) in FORMATS.items()} | {"JSON Lines": start_of_lines(columns)}
+    matches = [(match.start(), name) for name, start in starts.items() if (match := start.search(head))]
     if matches and (head.strip() or not damage):
         return min(matches)[1], "", feed
     if head.strip():
@@ -200,7 +201,7 @@ def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
         if head.startswith(b'{"options": '):
             reason += "; name the manifest of an export in shards after --files-from"
         elif head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-            reason += '; in JSON Lines the object of the first line needs a field "url"'
+            reason += '; in JSON Lines the object of the first line needs a field "url" or "id" (see --url-column)'
         return "", reason, feed
     return "", f"{_NOTHING_UNPACKED}: {damage}" if damage else "the file is empty", feed
 
@@ -486,7 +487,7 @@ class _Member:
 def _read_parquet(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
     from docstore.archives.parquet import read_parquet
 
-    return read_parquet(stream, options.body_limit_bytes)
+    return read_parquet(stream, options.body_limit_bytes, options.columns)
 
 
 CONTAINERS: dict[str, tuple[bytes, Callable[[IO[bytes]], str], Callable[[IO[bytes], ReadOptions], Iterator[Entry]]]] = {

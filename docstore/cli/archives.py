@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
+from docstore.archives.entries import TableColumns
 from docstore.archives.export import (
     SOFTWARE,
     WRITERS,
@@ -114,6 +115,7 @@ def run_ingest(args: argparse.Namespace) -> int:
             windows_names=args.windows_names,
             jobs=args.jobs,
             methods=[name for name in (args.methods or "").upper().split(",") if name],
+            columns=TableColumns(args.url_column or "", args.text_column or "", args.id_column or "", args.source),
         )
         try:
             with ExitStack() as drawn:  # ends the line of the progress bar before other messages

@@ -200,9 +200,11 @@ def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
 
 INGEST_DESCRIPTION = """\
 Write the pages of WARC 1.0/1.1, WET, ARC and TREC Web files and of JSON Lines,
-plain, gzip or zstd, of WACZ files, and of Parquet files with a column url, and
-body or text, as those of FineWeb.  A line of JSON has url, and text, html or
-body_base64; its other fields become a note.  The format is detected by content.
+plain, gzip or zstd, of WACZ files, and of Parquet files with a column url or
+id, and body or text, as those of FineWeb.  A line of JSON has url or id, and
+text, html or body_base64; its other fields become a note.  --url-column,
+--text-column and --id-column name other columns.  The format is detected by
+content.
 A FILE may be a URL of http or https (ranges; a broken connection goes on), or
 of s3, gs or az with the extra of that name; credentials come from the
 environment and the files of the cloud's tools.  Of a folder all archives in it
@@ -223,6 +225,7 @@ docstore ingest crawl.warc.gz --dry-run
 docstore ingest crawl.warc.gz --anchors
 docstore ingest crawl.warc.gz --crawl 2024-05
 docstore ingest fineweb/*.parquet CC-MAIN-*.warc.wet.gz
+docstore ingest train-*.parquet --id-column doc_id --text-column content --source books
 docstore ingest crawls/ one-more.wacz --create
 docstore ingest 's3://bucket/crawl/*.warc.gz' https://example.org/more.warc.gz
 docstore ingest --files-from warc.paths.gz --base https://data.commoncrawl.org/ --jobs 2
@@ -262,6 +265,16 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--methods NAME,...",
         "also store answers to these methods, such as POST, under the URL by which pywb asks for them",
+    )
+    declare(parser, "--url-column NAME", "of Parquet and JSON Lines: the column with the URL (default: url)")
+    declare(parser, "--text-column NAME", "of these: the column with the text, instead of a body (default: text)")
+    declare(parser, "--id-column NAME", "of these: the column that names a row in its data set (default: docno, id)")
+    declare(
+        parser,
+        "--source NAME",
+        "of these: the data set; a row without a URL gets urn:docstore:NAME:ID, and all rows of a data set are one "
+        f"site for --policy (default: {choices.DEFAULT_SOURCE})",
+        default=choices.DEFAULT_SOURCE,
     )
     arguments.add_policies(parser)
     declare(parser, "--rejected FILE", "file for all rejected pages of these archives, one JSON object a line")

@@ -49,6 +49,8 @@ class Durability(enum.Enum):
 
 BODY_LIMIT_BYTES: Final = 256 * 1024 * 1024
 """Default limit of a decoded body.  A longer one is refused with a reason, because a body is kept in memory."""
+DEFAULT_SOURCE: Final = "table"
+"""Name of a data set whose rows have no URLs, if the caller gives none."""
 STREAM_FORMATS: Final = ("warc", "wacz", "trecweb", "jsonl")
 PARQUET: Final = "parquet"
 FORMATS: Final = (*STREAM_FORMATS, PARQUET)

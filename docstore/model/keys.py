@@ -38,7 +38,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 from unicodedata import category, is_normalized, name, normalize
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from ada_url import idna_to_unicode
 from ada_url._ada_wrapper import ffi, lib
@@ -115,6 +115,21 @@ class _Parts(NamedTuple):
         userinfo = f"{self.userinfo}@" if self.userinfo else ""
         port = f":{self.port}" if self.port else ""
         return f"{self.scheme}://{userinfo}{self.host}{port}{self.rest}"
+
+
+TABLE_URL = "urn:docstore:"
+"""URLs of rows of tables that have none of their own begin with this."""
+_TABLE_ROW = ROW_KEY_NO_HOST + TABLE_URL.encode()
+
+
+def table_url(source: str, row_id: str) -> str:
+    """The URL of a row of a table that has no URL of its own: ``urn:docstore:SOURCE:ID``, percent-encoded.
+
+    Args:
+        source: name of the data set.
+        row_id: of the row, in that data set.
+    """
+    return f"{TABLE_URL}{quote(source, safe='')}:{quote(row_id, safe='')}"
 
 
 def canonical_url(url: str) -> str:
@@ -312,9 +327,11 @@ def host_of(row_key: bytes) -> bytes:
 def site(row_key: bytes) -> bytes:
     """Name of the host of a row, without a leading ``www.`` or ``m.``; for a row without a host its whole key.
 
-    At least two labels remain: ``www.com`` and ``m.com`` are two sites.
+    At least two labels remain: ``www.com`` and ``m.com`` are two sites.  All rows of one table source are one site.
     """
     host, host_end, _ = row_key.partition(ROW_KEY_HOST_END)
+    if row_key.startswith(_TABLE_ROW):
+        return b":".join(row_key.split(b":", 3)[:3])
     if not host_end or host.startswith(ROW_KEY_NO_HOST):
         return row_key
     rest, _, first = host.rpartition(ROW_KEY_LABEL_SEPARATOR)

@@ -9,9 +9,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from docstore.archives.entries import TableColumns
 from docstore.cli import arguments, output
 from docstore.cli.arguments import declare
-from docstore.model.choices import CanonicalPolicy
+from docstore.model.choices import DEFAULT_SOURCE, CanonicalPolicy
 from docstore.model.errors import EXIT_OK, DocstoreError
 from docstore.model.types import Schema
 
@@ -33,6 +34,11 @@ def parser() -> argparse.ArgumentParser:
     declare(result, "paths PATH+", "Parquet files of pages, folders or patterns, of any file system that Spark reads")
     declare(result, "--output DIR", "folder that all executors see; what is written must not exist", required=True)
     declare(result, "--files", "the paths are WARC, WET, ARC or JSON Lines, packed or not")
+    declare(result, "--url-column NAME", "the column with the URL (default: url)", default="")
+    declare(result, "--text-column NAME", "the column with the text, instead of a body (default: text)", default="")
+    declare(result, "--id-column NAME", "the column that names a row without a URL (default: docno, id)", default="")
+    source = f"the data set of such rows, in their URLs urn:docstore:NAME:ID (default: {DEFAULT_SOURCE})"
+    declare(result, "--source NAME", source, default=DEFAULT_SOURCE)
     declare(result, "--against DIR*", "a fingerprints folder of an earlier crawl: its pages are the canonical ones")
     declare(result, "--kept", "also write the pages that stay: url, timestamp, title, text")
     declare(result, "--threshold J", "least similarity (default: 0.8)")
@@ -55,8 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         schema = Schema(extractor=args.extractor, shingle_words=args.shingle_words, title_rule=not args.no_title_rule)
         policy = CanonicalPolicy(args.canonical_policy)
+        columns = TableColumns(args.url_column, args.text_column, args.id_column, args.source)
         options = SparkOptions(
-            schema, args.threshold, policy, args.same_url, tuple(args.against), kept=args.kept, files=args.files
+            schema, args.threshold, policy, args.same_url, tuple(args.against), args.kept, args.files, columns
         )
         spark = start(args.master, SETTINGS | dict(args.spark))
         try:

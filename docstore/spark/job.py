@@ -22,6 +22,7 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from docstore.archives.entries import TableColumns
 from docstore.model.choices import CanonicalPolicy
 from docstore.model.errors import InvalidArgument, StoreUnavailable, missing_extra
 from docstore.model.plain import Plain
@@ -51,7 +52,7 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
 }
 """Settings that a sweep needs.  They can be set while Spark runs."""
-READ = ("url", "fetched_url", "body", "text", "timestamp", "date", "status", "headers")
+READ = ("url", "fetched_url", "body", "text", "timestamp", "date", "status", "headers", "docno", "id")
 """Columns of Parquet files of pages; a file may lack some that others have."""
 TABLE_BITS = 56
 """The number of a version is its number in its table, with the number of the table above these bits."""
@@ -80,6 +81,7 @@ class SparkOptions:
             the oldest is, and a page may be a duplicate of its own URL.
         kept: write the pages that stay, too.
         files: the paths are archives or JSON Lines, not Parquet.
+        columns: of Parquet and JSON Lines; see `archives.ingest.IngestOptions`.
     """
 
     schema: Schema = Schema()  # noqa: RUF009 - immutable
@@ -89,6 +91,7 @@ class SparkOptions:
     against: tuple[str, ...] = ()
     kept: bool = False
     files: bool = False
+    columns: TableColumns = TableColumns()
 
 
 @dataclass(slots=True)
@@ -229,17 +232,10 @@ class _Sweep:
             read = found.select("path", F.lit(None).cast("binary").alias("content") if is_local else "content")
             kernel = kernels.pages_of_files
         else:
-            read = self._spark.read.option("mergeSchema", "true").parquet(*paths)  # else those of one file alone
-            if "url" not in read.columns or not {"body", "text"} & {*read.columns}:
-                raise InvalidArgument(
-                    f"pages need a column url, and body or text; the columns in {', '.join(paths)} are "
-                    f"{', '.join(read.columns)}; rename them"
-                )
-            if not {"timestamp", "date"} & {*read.columns}:
-                read = read.withColumn("timestamp", F.col("_metadata.file_modification_time"))
-            read = read.select([name for name in read.columns if name in READ])
+            read = self._rows(paths)
             kernel = kernels.pages_of_rows
-        pages = self._persist(read.mapInArrow(partial(kernel, self._rule), kernels.ddl(kernels.PAGE)))
+        work = partial(kernel, self._rule, columns=self._options.columns)
+        pages = self._persist(read.mapInArrow(work, kernels.ddl(kernels.PAGE)))
         damaged = pages.where("error is not null").select("url", "error")
         damaged.write.parquet(f"{self._output}/errors")
         errors = int(damaged.count())
@@ -256,6 +252,43 @@ class _Sweep:
         )
         pages.unpersist()
         return errors
+
+    def _rows(self, paths: Sequence[str]) -> Frame:
+        """The rows of Parquet files, with the names that `read_batch` reads.
+
+        Of a row without a URL, `file` is the first file that has its id, if another file has another text for it.
+        """
+        read = self._spark.read.option("mergeSchema", "true").parquet(*paths)  # else those of one file alone
+        names, missing = self._options.columns.stored_names(read.columns)
+        if missing or not {"url", "docno", "id"} & names.keys() or not {"body", "text"} & names.keys():
+            wrong = f"there is no column {missing}" if missing else "pages need a column url or id, and body or text"
+            raise InvalidArgument(
+                f"{wrong}; the columns in {', '.join(paths)} are {', '.join(read.columns)}; name those to read: "
+                "--url-column, --text-column, --id-column"
+            )
+        if not {"timestamp", "date"} & names.keys():
+            read = read.withColumn("timestamp", F.col("_metadata.file_modification_time"))
+            names["timestamp"] = "timestamp"
+        chosen = [F.col(f"`{stored}`").alias(name) for name, stored in names.items() if name in READ]
+        rows = read.select(*chosen, F.col("_metadata.file_path").alias("file"))
+        ids = [F.col(name).cast("string") for name in ("docno", "id") if name in names]
+        if not ids:
+            return rows.drop("file")
+        texts = [F.col(name).cast("binary") for name in ("body", "text") if name in names]
+        has_url = F.col("url").isNotNull() if "url" in names else F.lit(False)
+        rows = rows.withColumn("row_id", F.when(~has_url, F.coalesce(*ids)))
+        of_id = (
+            rows.where("row_id is not null")
+            .groupBy("row_id")
+            .agg(
+                F.min("file").alias("first"),
+                F.count_distinct("file").alias("files"),
+                F.count_distinct(F.xxhash64(F.coalesce(*texts))).alias("texts"),
+            )
+        )
+        conflicts = of_id.where("files > 1 and texts > 1").select("row_id", "first")
+        rows = rows.join(conflicts, "row_id", "left").drop("row_id")
+        return rows.withColumn("file", F.when(F.col("file") != F.col("first"), F.col("first"))).drop("first")
 
     # --- pairs
 

@@ -14,12 +14,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.archives.entries import DamagedEntry, PageEntry
+from docstore.archives.entries import DamagedEntry, PageEntry, ReadOptions, TableColumns
 from docstore.archives.readahead import portions
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, TitledPage, is_blank
 from docstore.dedup.kernel import shared_members
@@ -168,14 +169,25 @@ def _words(table: Any, name: str, width: int) -> NDArray[np.uint8]:
 # --- pages with their fingerprints
 
 
-def pages_of_rows(rule: TextRule, batches: Batches) -> Iterator[Any]:
-    """PAGE of the rows of Parquet files."""
+def pages_of_rows(rule: TextRule, batches: Batches, columns: TableColumns = TableColumns()) -> Iterator[Any]:
+    """PAGE of the rows of Parquet files.
+
+    Args:
+        rule: of their texts.
+        batches: rows, whose columns have the names that `read_batch` reads; a row whose column `file` is not null has
+            an id for which that file has another text.
+        columns: the data set that they are of.
+    """
     for batch in batches:
         pages: list[Page] = []
         size = 0
         errors: list[tuple[str, str]] = []
-        for entry in read_batch(batch):
-            if isinstance(entry, PageEntry):
+        others = batch["file"].to_pylist() if "file" in batch.schema.names else repeat(None)
+        for entry, other in zip(read_batch(batch, columns.source), others, strict=False):
+            if other is not None:
+                url = entry.page.url if isinstance(entry, PageEntry) else ""
+                errors.append((url, f"{other} has another text for this id; name data sets by --source"))
+            elif isinstance(entry, PageEntry):
                 pages.append(entry.page)
                 size += len(entry.page.body)
             elif isinstance(entry, DamagedEntry):
@@ -186,19 +198,21 @@ def pages_of_rows(rule: TextRule, batches: Batches) -> Iterator[Any]:
         yield _analysed(rule, pages, errors)
 
 
-def pages_of_files(rule: TextRule, batches: Batches) -> Iterator[Any]:
+def pages_of_files(rule: TextRule, batches: Batches, columns: TableColumns = TableColumns()) -> Iterator[Any]:
     """PAGE of the records of archives.
 
     Args:
         rule: of their texts.
         batches: `path`, of which a local one is opened here, and `content`, which is null for a local one.  Spark
             writes file: before a local path, and encodes nothing in it.
+        columns: of JSON Lines.
     """
     for batch in batches:
         for path, content in zip(batch["path"].to_pylist(), batch["content"], strict=True):
             local = path.removeprefix("file:").removeprefix("//")
             source = io.BytesIO(content.as_py()) if content.is_valid else local
-            for portion in portions([source], most_pages=PAGES_TOGETHER, most_bytes=BYTES_TOGETHER):
+            options = ReadOptions(columns=columns)
+            for portion in portions([source], most_pages=PAGES_TOGETHER, most_bytes=BYTES_TOGETHER, options=options):
                 errors = [(url, f"{path} at {place[1]}: {reason}") for place, reason, url in portion.errors]
                 yield _analysed(rule, portion.pages, errors)
 

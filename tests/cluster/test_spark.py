@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import docstore
+from docstore.archives.entries import TableColumns
 from docstore.archives.selection import Selection
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Page
@@ -205,6 +206,29 @@ def test_what_an_earlier_crawl_has_is_taken_out_of_a_later_one(spark: Any, tmp_p
     assert len(of_a) == 15 and all(row["similarity"] >= 0.8 for row in of_a)
 
 
+def test_rows_without_urls_have_the_clusters_of_their_texts(spark: Any, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from docstore.spark.job import SparkOptions
+    from docstore.spark.job import sweep as sweep_on_spark
+
+    texts = [" ".join(words(number // 2, 120)) for number in range(20)]
+    (tmp_path / "pages").mkdir()
+    for name, first, last in (("a", 0, 12), ("b", 10, 20)):  # both have 10 and 11
+        part = [f"another {text}" if (name, n) == ("b", 11) else text for n, text in enumerate(texts)][first:last]
+        pq.write_table(pa.table({"key": range(first, last), "story": part}), tmp_path / "pages" / f"{name}.parquet")
+    options = SparkOptions(columns=TableColumns("", "story", "key", "books"))
+    report = sweep_on_spark(spark, [str(tmp_path / "pages")], str(tmp_path / "out"), options)
+    assert (report.versions, report.errors, report.kinds) == (20, 1, {"exact": 10, "new": 10})
+    (error,) = pq.read_table(tmp_path / "out" / "errors").to_pylist()
+    assert error["url"] == "urn:docstore:books:11" and "a.parquet has another text for this id" in error["error"]
+    assert {row["url"] for row in clusters(tmp_path / "out")} == {f"urn:docstore:books:{n}" for n in range(20)}
+    with pytest.raises(InvalidArgument, match=r"no column id_of; the columns in .* are key, story"):
+        wrong = SparkOptions(columns=TableColumns(id="id_of"))
+        sweep_on_spark(spark, [str(tmp_path / "pages")], str(tmp_path / "other"), wrong)
+
+
 def test_what_cannot_be_swept_is_refused_before_a_page_is_read(spark: Any, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -223,7 +247,12 @@ def test_what_cannot_be_swept_is_refused_before_a_page_is_read(spark: Any, tmp_p
     for path, output, options, reason in (
         ("good.parquet", "out", SparkOptions(threshold=2.0), r"threshold must be in \[0, 1\]"),
         ("good.parquet", "old", SparkOptions(kept=True), "old/kept exists; remove it"),
-        ("other.parquet", "out", SparkOptions(), "a column url, and body or text; the columns in .* are uri, text"),
+        (
+            "other.parquet",
+            "out",
+            SparkOptions(),
+            "a column url or id, and body or text; the columns in .* are uri, text",
+        ),
         ("mixed", "out", SparkOptions(), "date: .* and .*date: .*; write them with one type"),
         ("empty", "out", SparkOptions(), "no Parquet files"),
         ("empty", "out", SparkOptions(files=True), "no files in .*empty"),

@@ -528,7 +528,7 @@ def test_bad_rows_are_named_and_passed_over(tmp_path: Path, terminal: Terminal) 
         (f"row 1 has the date b'yesterday'; {expected}", urls[1]),
         (f"row 2 has the date b'1969-12-31T23:59:59Z'; {expected}", urls[2]),
         (f"row 3 has the date None; {expected}", urls[3]),
-        ("row 4 has no url", ""),
+        ("row 4 has neither url nor id", ""),
         ("row 8 has a body of 2000 bytes, more than the limit of 1500 (max_body_bytes)", urls[8]),
     ]
     assert report["skipped"] == {"damaged": 5, "javascript": 1, "no_body": 1, "not_a_web_url": 1}
@@ -544,9 +544,15 @@ def test_times_before_1970_are_refused_and_named(tmp_path: Path, terminal: Termi
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
-        ({"link": [URL], "text": ["x"]}, r"needs a column url, of strings; the columns of this file are link, text"),
-        ({"url": [7], "text": ["x"]}, r"needs a column url, of strings; the columns of this file are url, text"),
-        ({"url": [URL], "html": ["x"]}, r"needs a column body or text next to url; .* are url, html"),
+        (
+            {"link": [URL], "text": ["x"]},
+            r"needs a column url, or id for rows without one.*; the columns of this file are link, text",
+        ),
+        (
+            {"url": [7], "text": ["x"]},
+            r"column url has values of type int64, expected strings; the columns of this file are url, text",
+        ),
+        ({"url": [URL], "html": ["x"]}, r"needs a column body or text next to url or id.*; .* are url, html"),
         ({"url": [None], "text": ["x"]}, r"column url has nulls alone; the columns of this file are url, text"),
         ({"url": [URL], "text": [1]}, r"column text has values of type int64, expected strings or binary"),
         ({"url": [URL], "text": ["x"], "date": [1.5]}, r"column date has values of type double, expected timestamps"),
@@ -598,7 +604,7 @@ def test_an_optional_column_of_a_wrong_type_is_said_once(caplog: pytest.LogCaptu
         [entry] = read(written(pa.table({**columns, "docno": [2.5], "headers": [True], "crawl": ["c"]})))
         assert isinstance(entry, PageEntry) and (entry.page.crawl, entry.page.docno) == ("c", "")
     assert [record.message.removeprefix("docstore: column ") for record in caplog.records] == [
-        "docno has values of type double, expected strings; it is not read",
+        "docno has values of type double, expected strings or integers; it is not read",
         "headers has values of type bool, expected a list of structs of name and value, or a map, of strings; "
         "it is not read",
         "timestamp has values of type double, expected timestamps, dates, or ISO 8601 in strings; it is not read",

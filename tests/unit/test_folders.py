@@ -104,8 +104,8 @@ def test_what_an_archive_by_its_name_has_instead_is_an_error_that_says_so(run: T
 @pytest.mark.parametrize(
     ("head", "advice"),
     [
-        (b'{"Url": "https://a.example/"}', 'the first line needs a field "url"'),
-        (b'\xef\xbb\xbf {"text": "x"}', 'the first line needs a field "url"'),
+        (b'{"Url": "https://a.example/"}', 'the first line needs a field "url" or "id"'),
+        (b'\xef\xbb\xbf {"text": "x"}', 'the first line needs a field "url" or "id"'),
         (b'{"options": {"prefix": null}}', "name the manifest of an export in shards after --files-from"),
     ],
 )

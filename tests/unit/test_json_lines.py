@@ -88,7 +88,7 @@ def test_a_line_is_a_page(record: dict[str, Any], page: Page) -> None:
         (b"[1, 2]", "line 2: expected an object, found b'[1, 2]'"),
         (b"[" * 100_000, "line 2 is no JSON"),
         (b'{"url": "https://a.example/", "text": "x", "n": ' + b"9" * 5000 + b"}", "line 2 is no JSON"),
-        ({"text": "x"}, "line 2: the object has no url"),
+        ({"text": "x"}, "line 2: the object has neither url nor id; its fields are text"),
         ({"url": URL, "text": "x", "date": "yesterday"}, "line 2: date is 'yesterday'; expected a time since 1970"),
         ({"url": URL, "text": "x", "date": -5}, "line 2: date is -5"),
         ({"url": URL, "text": "x", "status": "ok"}, "line 2: status must be an integer, not 'ok'"),

@@ -312,7 +312,7 @@ def test_a_failure_of_spark_names_the_error_of_the_executor() -> None:
     message = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times.
     org.apache.spark.api.python.PythonException: Traceback (most recent call last):
       File "kernels.py", line 37, in pages_of_rows
-    docstore.model.errors.InvalidArgument: a Parquet file of pages needs a column url, of strings
+    docstore.model.errors.InvalidArgument: a Parquet file of pages needs a column url, or id for rows without one
     ValueError: no such thing
 
     \tat org.apache.spark.api.python.BasePythonRunner"""
