@@ -15,7 +15,7 @@ Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `im
 | beyond one machine (Spark without a store, zeros in the log, rebuild, load on HBase) | 760 of 900 | 0 | 7 | 440 |
 | one definition (rules at the head of Rust modules, their tests in Rust, mutants) | 0 | 920 | 0 | 280 |
 | snippets, search and Markdown in one form | 138 of 250 | 375 of 300 | 0 | 0 |
-| what users of the field ask for (tables without URLs) | 159 of 700 | 0 | 0 | 0 |
+| what users of the field ask for (tables without URLs) | 164 of 700 | 0 | 0 | 0 |
 | sentences, lists, tables and headings stay whole | 75 of 250 | 1,260 of 1,000 | 0 | 155 |
 """
 
@@ -28,8 +28,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_455,
-    "lines of code of the core": 31_990,
+    "lines of code of docstore/": 43_460,
+    "lines of code of the core": 31_995,
     "files of docstore/": 199,
     "classes": 441,
     "record types": 216,
@@ -42,7 +42,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 27_010,
     "lines of tools/": 10_800,
-    "lines of tests/": 46_609,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 46_688,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 

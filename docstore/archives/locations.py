@@ -1,7 +1,7 @@
 """Files by path or URL: found by name or pattern, opened for reading, and written whole or not at all.
 
 All archives are opened here, local and remote ones.  http and https are read with the standard library, as one response
-that is asked for again from the last byte on if its connection breaks.  s3, gs and az go through fsspec, with the
+that is asked for again from the last byte on if its connection breaks.  s3, gs, az and hf go through fsspec, with the
 credentials that its libraries find in the environment and in their own files.  It can drop an upload that fails;
 pyarrow.fs cannot: it completes the upload of a file that is closed or collected after an error, and it has no http.
 """
@@ -31,7 +31,7 @@ from docstore.model.errors import DocstoreError, InvalidArgument, StorageError, 
 from docstore.storage.files import Files, plain_name, storage_error
 from docstore.version import __version__
 
-EXTRAS: Final = {"s3": "s3", "gs": "gs", "az": "az"}
+EXTRAS: Final = {"s3": "s3", "gs": "gs", "az": "az", "hf": "hf"}
 """The extra that reads and writes the URLs of an object store, by their scheme."""
 RETRY_SECONDS: Final = (0.0, 1.0, 4.0, 10.0)
 """Waits before a request of HTTP is sent again, as long as no byte comes."""
@@ -40,7 +40,7 @@ TIMEOUT_SECONDS: Final = 60
 BUFFER_BYTES: Final = 256 << 10
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of a write that do not name their file."""
-_URL: Final = re.compile(r"(https?|s3|gs|az)://", re.IGNORECASE)
+_URL: Final = re.compile(r"(https?|s3|gs|az|hf)://", re.IGNORECASE)
 _BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LIST_BYTES: Final = 1 << 30
 
@@ -76,7 +76,8 @@ def found(name: str) -> list[str]:
             files.invalidate_cache()  # another process may have written
             if has_magic(path) and not files.exists(path):  # an object may be called a[1], too
                 with suppress(PermissionError):  # who may list objects may not ask for the bucket
-                    files.info(path.partition("/")[0])
+                    if _scheme(name) != "hf":  # it says itself that there is no such data set
+                        files.info(path.partition("/")[0])
                 matches = files.glob(path, detail=True)
                 names = [f"{_scheme(name)}://{key}" for key in sorted(matches) if matches[key]["type"] == "file"]
             else:
@@ -85,7 +86,7 @@ def found(name: str) -> list[str]:
         what = "file matches" if has_magic(name) else "file or folder"
         raise InvalidArgument(
             f"no {what} {name}; name WARC, ARC, TREC Web, WACZ, Parquet or JSON Lines files, a folder, or a "
-            "URL of http, https, s3, gs or az"
+            "URL of http, https, s3, gs, az or hf"
         )
     return names
 
@@ -278,6 +279,8 @@ class RemoteFile(io.RawIOBase):
                 self.size = self._stream.size
                 names = ("LastModified", "mtime", "last_modified")  # of s3fs, gcsfs, adlfs
                 changed = next(filter(None, map(self._stream.details.get, names)), None)
+                if _scheme(name) == "hf":
+                    changed = getattr(files.info(path, expand_info=True)["last_commit"], "date", None)
             self.modified = _micros(changed) if isinstance(changed, datetime) else None
         else:
             _check_host(name)
@@ -414,6 +417,8 @@ def open_output(name: str | Path, is_wanted: Callable[[], object] = lambda: True
     """
     if isinstance(name, str) and is_url(name):
         files, path = _object_store(name)
+        if _scheme(name) == "hf":  # each file would be a commit
+            raise InvalidArgument(f"{name} can be read, but not written: write files, and upload them with `hf upload`")
         with _translated("write", name):
             with suppress(PermissionError):  # who may write objects may not ask for the bucket
                 files.info(path.partition("/")[0])

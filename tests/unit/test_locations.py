@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cli_case import Terminal, article, html, warc
-from remote import Files, environment, http_server, s3_server
+from remote import Files, environment, http_server, hub_server, s3_server
 
 from docstore.archives import locations
 from docstore.archives.locations import RemoteFile, found, listed, open_input, open_output
@@ -283,6 +283,28 @@ def test_a_time_and_a_wrong_key_are_understood_in_the_words_of_each_library(
         assert remote.modified == 1_714_521_600_000_000
     answer = run("ingest", "gs://bucket/file", "--create")
     assert answer.code == 2 and "the key is no base64: access is refused; check the name" in answer.err
+
+
+def test_tables_of_a_hub_are_read_by_name_pattern_and_folder(
+    run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed: pip install '.[hf]'")
+    rows = [json.dumps({"id": number, "text": " ".join(article(number))}).encode() for number in range(4)]
+    content = {"en/0.jsonl": b"\n".join(rows[:2]), "en/1.jsonl": b"\n".join(rows[2:]), "README.md": b"# Books"}
+    with hub_server("own/books", content) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
+        hub.HfFileSystem.clear_instance_cache()
+        books = "hf://datasets/own/books"
+        for name, pages in (("en/0.jsonl", 2), ("en/*.jsonl", 4), ("", 4)):
+            answer = run("ingest", f"{books}/{name}", "--source", "books", "--create", "--json")
+            assert (answer.code, answer.object()["pages"]) == (0, pages), answer.err
+        assert answer.object()["known"] == 4  # a row has the time of the file's last commit
+        assert run("get", "urn:docstore:books:3").out.strip() == " ".join(article(3))
+        missing = run("ingest", "hf://datasets/own/none/x.jsonl")
+        assert missing.code == 2 and "repository not found" in missing.err
+        written = run("export", "--output", f"{books}/out.jsonl")
+        assert written.code == 2 and "can be read, but not written" in written.err
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
