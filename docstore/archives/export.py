@@ -203,6 +203,8 @@ def _export_page(url: str, taken: Capture, status: int, headers: Headers) -> Exp
         verdict="" if verdict is None else str(verdict.kind),
         of_url="" if verdict is None else verdict.of_url,
         similarity=0.0 if verdict is None else verdict.similarity,
+        previous="" if taken.verdict is None else str(taken.verdict.previous),
+        previous_similarity=0.0 if taken.verdict is None else taken.verdict.previous_similarity,
     )
 
 
@@ -224,6 +226,7 @@ class ExportPage(NamedTuple):
         verdict: against other pages when it was written: exact, same_text, near, contained, similar, new; or "".
         of_url: the page that the verdict names, or "".
         similarity: to that page, in [0, 1].
+        previous, previous_similarity: verdict against the version before, and the similarity to it.
         records: as they were recorded; if one is of the page, it stands for it in a WARC file.
         notes: by the name of their annotator.
     """
@@ -236,6 +239,8 @@ class ExportPage(NamedTuple):
     verdict: str = ""
     of_url: str = ""
     similarity: float = 0.0
+    previous: str = ""
+    previous_similarity: float = 0.0
     records: Sequence[Recorded] = ()
     notes: Mapping[str, bytes] = MappingProxyType({})
 
@@ -577,6 +582,8 @@ class JsonLinesExport(PageExport):
             "verdict": page.verdict,
             "of_url": page.of_url,
             "similarity": page.similarity,
+            "previous": page.previous,
+            "previous_similarity": page.previous_similarity,
             "ip": source.ip,
             "payload_digest": source.payload_digest,
             "docno": source.docno,

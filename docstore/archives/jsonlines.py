@@ -36,7 +36,7 @@ _TEXTS: Final = ("text", "raw_content")
 _LANGUAGES: Final = ("lang", "language")
 _NUMBERS: Final = ("docno", "id")
 _CRAWLS: Final = ("crawl", "dump")
-_COMPUTED: Final = ("verdict", "of_url", "similarity", "body_bytes", "markdown")
+_COMPUTED: Final = ("verdict", "of_url", "similarity", "previous", "previous_similarity", "body_bytes", "markdown")
 """Fields of an export that the store computes again."""
 _OTHERS: Final = ("html", "body_base64", "status", "headers", "ip", "payload_digest", "language_score")
 _TAKEN: Final = {*_URLS, *_TIMES, *_TEXTS, *_LANGUAGES, *_NUMBERS, *_CRAWLS, *_COMPUTED, *_OTHERS}

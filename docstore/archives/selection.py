@@ -11,17 +11,18 @@ import json
 import logging
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from blake3 import blake3
 
 from docstore.model import capture, keys
 from docstore.model.capture import STORED_TEXT
-from docstore.model.choices import VerdictKind
+from docstore.model.choices import LINE_SCOPES, Previous, VerdictKind
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import REASON_NOT_MODIFIED
 from docstore.model.types import Cell, Headers, ReadSpec, micros
@@ -34,6 +35,9 @@ if TYPE_CHECKING:  # types alone
     from docstore.sweep.clusters import Survivors
 
 _LOG: Final = logging.getLogger(__name__)
+LINES_TOGETHER: Final = 1 << 20
+"""Lines in a set of Python, before they are sorted into an array."""
+MOST_COUNTED: Final = 5000
 ROWS_AHEAD = 256
 """Rows whose newest captures are read by one call: with one request a row, a served store takes twice as long."""
 
@@ -123,7 +127,12 @@ class Selection:
             value.  A capture without the note or the field does not fulfil its condition.  Of conditions with `or`
             between them one must hold.
         collapse: of each cluster of the last sweep only one selected capture: the canonical one, else the oldest.
-        drop_repeated_lines: leave out of a text the lines that a selected capture before it, of the same host, has.
+        previous: only captures with one of these verdicts against the version before, such as ("changed",); () selects
+            all.  `versions` counts those with one of them.
+        drop_repeated_lines: leave out of a text the lines that a selected capture before it has: "host" for one of the
+            same host, or "store" for any, which takes 8 bytes of memory for each different line.
+        without_ngrams_of: only captures whose text shares no run of `ngram_words` words with a text of this file, which
+            has one text a line, or with `ngram_field` JSON Lines with the text in this field; see `archives.ngrams`.
         after: only rows after this row key.
     """
 
@@ -137,7 +146,11 @@ class Selection:
     crawl: str = ""
     verdicts: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
-    drop_repeated_lines: bool = False
+    previous: tuple[str, ...] = ()
+    drop_repeated_lines: str = ""
+    without_ngrams_of: str = ""
+    ngram_words: int = 13
+    ngram_field: str = ""
     collapse: bool = False
     after: bytes = b""
 
@@ -145,20 +158,26 @@ class Selection:
         for name in ("since", "until"):
             if (time := getattr(self, name)) is not None:
                 object.__setattr__(self, name, micros(time))
-        for name in ("prefix", "host", "lang", "crawl"):
+        for name in ("prefix", "host", "lang", "crawl", "without_ngrams_of", "ngram_field"):
             value: object = getattr(self, name)
             if not isinstance(value, str) and not (value is None and name in ("prefix", "host")):
                 raise InvalidArgument(f"{name} must be a str, not {type(value).__name__} {value!r:.100}")
-        for name, least in (("status", 0), ("versions", 1)):
+        for name, least in (("status", 0), ("versions", 1), ("ngram_words", 1)):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < least):
                 raise InvalidArgument(
                     f"{name} must be an int from {least} on, not {type(value).__name__} {value!r:.100}"
                 )
-        verdicts: object = self.verdicts
-        if isinstance(verdicts, str) or not isinstance(verdicts, Collection) or not set(verdicts) <= set(VerdictKind):
-            raise InvalidArgument(f"verdicts must be a tuple of {', '.join(VerdictKind)}, not {self.verdicts!r:.100}")
-        object.__setattr__(self, "verdicts", tuple(verdicts))
+        kinds: type[VerdictKind] | type[Previous]
+        for name, kinds in (("verdicts", VerdictKind), ("previous", Previous)):
+            words: object = getattr(self, name)
+            if isinstance(words, str) or not isinstance(words, Collection) or not set(words) <= set(kinds):
+                raise InvalidArgument(f"{name} must be a tuple of {', '.join(kinds)}, not {words!r:.100}")
+            object.__setattr__(self, name, tuple(words))
+        if self.drop_repeated_lines not in ("", *LINE_SCOPES):
+            raise InvalidArgument(
+                f"drop_repeated_lines must be one of {', '.join(LINE_SCOPES)}, not {self.drop_repeated_lines!r:.100}"
+            )
         where: object = self.where
         if isinstance(where, str) or not isinstance(where, Collection):
             raise InvalidArgument(f"where must be a tuple of conditions, not {where!r:.100}")
@@ -241,7 +260,7 @@ def survivors(
     from docstore.sweep.clusters import Survivors  # imports numpy, which a plain export does not need
 
     kept = Survivors(store)
-    candidates = replace(selection, collapse=False, drop_repeated_lines=False, after=b"")
+    candidates = replace(selection, collapse=False, drop_repeated_lines="", after=b"")
     for row, taken, _ in captures(store, candidates, ("dedup",), keep, without_bodies=without_bodies):
         kept.add(row.row_key, taken.timestamp)
     return kept
@@ -399,33 +418,44 @@ def captures(
     """
     wanted = {*families, "dedup"}
     wanted |= {"http"} if selection.status is not None else set()
+    wanted |= {"text"} if selection.without_ngrams_of else set()
     spec = ReadSpec(
         families=(capture.BODY[0],),
         qualifier_prefix=capture.BODY[1],
         since=selection.since or 0,
         until=selection.until,
-        versions=selection.versions,
+        versions=None if selection.previous else selection.versions,
         keys_only=True,
         crawl=selection.crawl,
     )
-    # The first lines of a host also count if its first rows are not given.
-    host = keys.host_of(selection.after) if selection.drop_repeated_lines else selection.after
-    start, end = row_range(replace(selection, after=host))
+    # The first lines of a host, or of a store, also count if its first rows are not given.
+    before = {"": selection.after, "host": keys.host_of(selection.after), "store": b""}
+    first = before[selection.drop_repeated_lines]
+    start, end = row_range(replace(selection, after=first))
     rows = store.cells.scan(start=start, end=end, spec=spec)
     if selection.lang:
         rows = _with_cells(rows, in_language(store, selection.lang, start=start, end=end))
     where = None
     if selection.where:
-        where = _Where(store, replace(selection, after=host))
+        where = _Where(store, replace(selection, after=first))
         rows = _with_cells(rows, where)
     if keep is not None:
         rows = _with_cells(rows, keep)
+    if selection.previous:
+        rows = _with_previous(store, rows, selection)
     if selection.collapse:
         rows = _with_cells(rows, survivors(store, selection, keep, without_bodies=without_bodies).keeps)
-    first_lines = _first_lines() if selection.drop_repeated_lines else None
+    first_lines = FirstLines(selection.drop_repeated_lines) if selection.drop_repeated_lines else None
+    ngrams = None
+    if selection.without_ngrams_of:
+        from docstore.archives.ngrams import ngrams_of  # imports numpy, which a plain export does not need
+
+        ngrams = ngrams_of(selection.without_ngrams_of, selection.ngram_field, selection.ngram_words)
     last = b""
     for row, taken in _read(store, rows, selection.until, tuple(sorted(wanted))):
         if (without_bodies or _has_body(taken, wanted)) and _selected(selection, taken):
+            if ngrams is not None and ngrams.match(taken.text or "") is not None:
+                continue
             if first_lines is not None and taken.text:  # of what is exported
                 taken = taken._replace(text=first_lines(row.row_key, taken.text))
             if row.row_key <= selection.after:
@@ -469,20 +499,75 @@ def _capture(
     return None if document is None or document.timestamp != timestamp else document.newest
 
 
-def _first_lines() -> Callable[[bytes, str], str]:
-    """A function that leaves out of a text the lines of texts before it of the same host; call it in row-key order."""
-    host, seen = b"", set[bytes]()
+class FirstLines:
+    """Leaves out of a text the lines of texts before it; call it in row-key order.
 
-    def first(row_key: bytes, text: str) -> str:
-        nonlocal host, seen
-        if keys.host_of(row_key) != host:
-            host, seen = keys.host_of(row_key), set()
-        lines = [(line, blake3(line.encode("utf-8", "surrogatepass")).digest(8)) for line in text.split("\n")]
-        kept = [line for line, digest in lines if digest not in seen]
-        seen.update(digest for _, digest in lines)
+    Attributes:
+        lines, dropped, dropped_characters: what was in the texts, and what was left out of them.
+        most: the lines that were left out most often, at least those of more than one in MOST_COUNTED.
+
+    Args:
+        scope: one of LINE_SCOPES: texts before it of the same host, or all.
+    """
+
+    def __init__(self, scope: str) -> None:
+        self.lines = self.dropped = self.dropped_characters = 0
+        self.most: Counter[str] = Counter()
+        self._of_host = scope == "host"
+        self._host = b""
+        self._seen: set[int] = set()
+        self._older: Any = None
+        """Lines that were seen before those of `_seen`, ascending, (n,) uint64."""
+
+    def __call__(self, row_key: bytes, text: str) -> str:
+        """The text without those lines."""
+        if self._of_host and keys.host_of(row_key) != self._host:
+            self._host, self._seen, self._older = keys.host_of(row_key), set(), None
+        lines = text.split("\n")
+        digests = [int.from_bytes(blake3(line.encode("utf-8", "surrogatepass")).digest(8), "little") for line in lines]
+        older = self._in_older(digests)
+        is_new = [digest not in self._seen and digest not in older for digest in digests]
+        kept = [line for line, new in zip(lines, is_new, strict=True) if new]
+        self._seen.update(digest for digest, new in zip(digests, is_new, strict=True) if new)
+        if len(self._seen) >= LINES_TOGETHER:
+            self._merge()
+        self.lines += len(lines)
+        for line in (line for line, new in zip(lines, is_new, strict=True) if not new):
+            self.dropped += 1
+            self.dropped_characters += len(line)
+            self.most[line] += 1
+        if len(self.most) > 2 * MOST_COUNTED:
+            self.most = Counter(dict(self.most.most_common(MOST_COUNTED)))
         return "\n".join(kept)
 
-    return first
+    def _in_older(self, digests: list[int]) -> set[int]:
+        if self._older is None:
+            return set()
+        import numpy as np
+
+        wanted = np.array(digests, np.uint64)
+        places = np.minimum(np.searchsorted(self._older, wanted), len(self._older) - 1)
+        return set(wanted[self._older[places] == wanted].tolist())
+
+    def _merge(self) -> None:
+        import numpy as np
+
+        seen = np.fromiter(self._seen, np.uint64, len(self._seen))
+        self._older = np.sort(seen if self._older is None else np.concatenate([self._older, seen]))
+        self._seen = set()
+
+
+def _with_previous(store: Store, rows: Iterable[Row], selection: Selection) -> Iterator[Row]:
+    """Of each row the newest cells whose captures have one of the wanted verdicts against the version before."""
+    for _, of_row in groupby(_read(store, rows, selection.until, ("dedup",)), key=lambda pair: pair[0].row_key):
+        kept = {}
+        for row, taken in of_row:
+            if taken.verdict is not None and taken.verdict.previous in selection.previous:
+                kept[taken.timestamp] = row
+        times = sorted(kept, reverse=True)[: selection.versions]
+        if times:
+            row = kept[times[0]]
+            yield row._replace(cells=tuple(cell for cell in row.cells if cell.timestamp in times))
 
 
 def _has_body(taken: Capture, families: Collection[str]) -> bool:

@@ -29,7 +29,14 @@ from docstore.archives.export import (
 )
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.locations import found, is_url, listed, open_output
-from docstore.archives.selection import QUALITY_PRESETS, NoteCondition, Selection, survivors
+from docstore.archives.selection import (
+    QUALITY_PRESETS,
+    FirstLines,
+    NoteCondition,
+    Selection,
+    captures,
+    survivors,
+)
 from docstore.archives.shards import Shards
 from docstore.archives.source import packed
 from docstore.archives.subtract import BESIDE_MICROS, SET_A, SET_B, only_in_b
@@ -39,6 +46,7 @@ from docstore.cli import output, render
 from docstore.cli.opening import open_in
 from docstore.model.choices import PARQUET, VerdictKind
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
+from docstore.model.plain import iso
 from docstore.model.types import SAME_PAGE, ColumnFamily, PutResult, Schema
 from docstore.storage.heap import use_one_heap
 from docstore.store import DocumentStore, open_store
@@ -218,6 +226,8 @@ def _kept(report: IngestReport) -> str:
 
 
 def run_export(args: argparse.Namespace) -> int:
+    if args.dry_run:
+        return _print_repeated_lines(args)
     to_stdout = args.output == "-"
     args.format = format_of(args.output, args.format)
     if args.json and to_stdout:
@@ -234,6 +244,8 @@ def run_export(args: argparse.Namespace) -> int:
         raise InvalidArgument("a WACZ file cannot be written to a pipe; name a file with --output")
     if args.drop_repeated_lines and args.format not in ("jsonl", PARQUET):
         raise InvalidArgument(f"--drop-repeated-lines needs --format jsonl or parquet; {args.format} has no texts")
+    if args.matches and not args.without_ngrams_of:
+        raise InvalidArgument("--matches lists what --without-ngrams-of leaves out; add --without-ngrams-of FILE")
     if args.layout and args.format != PARQUET:
         raise InvalidArgument(f"--layout needs --format parquet; {args.format} has no layouts")
     if to_stdout and args.format in ("warc", PARQUET) and sys.stdout.isatty():
@@ -244,9 +256,10 @@ def run_export(args: argparse.Namespace) -> int:
         raise InvalidArgument("--columns chooses columns of --format parquet with the layout full")
     if args.dropped and not args.collapse:
         raise InvalidArgument("--dropped lists what --collapse leaves out; add --collapse")
-    written = [Path(name).resolve() for name in (args.output, args.cdxj, args.dropped) if name and name != "-"]
+    names = (args.output, args.cdxj, args.dropped, args.matches)
+    written = [Path(name).resolve() for name in names if name and name != "-"]
     if len(set(written)) < len(written):
-        raise InvalidArgument("--output, --cdxj and --dropped name the same file; name different ones")
+        raise InvalidArgument("--output, --cdxj, --dropped and --matches name the same file; name different ones")
     in_shards = args.shard_size is not None or args.shards is not None
     if in_shards and (to_stdout or args.cdxj or None not in (args.shard_size, args.shards)):
         raise InvalidArgument("name --output FILE and one of --shard-size and --shards; --cdxj indexes a single file")
@@ -256,10 +269,17 @@ def run_export(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         store = open_in(stack, args)
         show = output.progress_of_count(args, stack, " pages")
-        taken = {name: getattr(args, name) for name in _SELECTED}
-        selection = Selection(crawl=args.crawl or "", verdicts=tuple(args.verdict), where=_conditions(args), **taken)
+        selection = _selection(args)
+        if selection.without_ngrams_of:
+            from docstore.archives.ngrams import ngrams_of  # imports numpy, which a plain export does not need
+
+            ngrams = ngrams_of(selection.without_ngrams_of, selection.ngram_field, selection.ngram_words)
+            short = f", {ngrams.short} of them shorter than {args.n} words and not looked for" if ngrams.short else ""
+            output.note(f"{args.without_ngrams_of} has {ngrams.texts} texts{short}")
         if args.dropped:
             _write_dropped(store, selection, args.dropped)
+        if args.matches:
+            _write_matches(store, selection, args.matches)
         index, done_before = None, 0
         if args.cdxj:
             from docstore.archives.wacz import CdxjIndex
@@ -313,7 +333,7 @@ def run_export(args: argparse.Namespace) -> int:
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
 
 
-_SELECTED = ("prefix", "host", "since", "until", "versions", "status", "lang", "collapse", "drop_repeated_lines")
+_SELECTED = ("prefix", "host", "since", "until", "versions", "status", "lang", "collapse")
 """Options with the names and values of a `Selection`."""
 _FORM = ("format", "layout", "columns", "body", "markdown", "keep_encoded")
 """Options that say how captures are written."""
@@ -349,6 +369,21 @@ def _write(
         return export(store, writer, selection, texts=texts, keep_encoded=args.keep_encoded, **how)
 
 
+def _selection(args: argparse.Namespace) -> Selection:
+    """The captures that a command names."""
+    return Selection(
+        crawl=args.crawl or "",
+        verdicts=tuple(args.verdict),
+        where=_conditions(args),
+        previous=tuple(args.previous),
+        drop_repeated_lines=args.drop_repeated_lines or "",
+        without_ngrams_of=args.without_ngrams_of or "",
+        ngram_words=args.n,
+        ngram_field=args.field or "",
+        **{name: getattr(args, name) for name in _SELECTED},
+    )
+
+
 def _conditions(args: argparse.Namespace) -> tuple[str, ...]:
     return (*args.where, *QUALITY_PRESETS.get(args.quality, ()))
 
@@ -361,6 +396,50 @@ def _write_dropped(store: Store, selection: Selection, file: str) -> None:
             if (dropped_page := stay.dropped(row_key, timestamp)) is not None:
                 line = "{}\t{}\t{:.6f}\n".format(*dropped_page)
                 stream.write(line.encode("utf-8", "surrogateescape"))
+
+
+def _write_matches(store: Store, selection: Selection, file: str) -> None:
+    """List the pages that an export without n-grams leaves out, with the words that they share."""
+    from docstore.archives.ngrams import ngrams_of
+
+    ngrams = ngrams_of(selection.without_ngrams_of, selection.ngram_field, selection.ngram_words)
+    others = replace(selection, without_ngrams_of="", collapse=False, drop_repeated_lines="")
+    with open_output(file) as stream:
+        for row, taken, _ in captures(store, others, ("text",), without_bodies=True):
+            if (match := ngrams.match(taken.text or "")) is not None:
+                fields = {"url": row.url, "timestamp": iso(taken.timestamp), **match._asdict()}
+                stream.write(json.dumps(fields).encode() + b"\n")
+
+
+SHOWN_LINES, LINE_CHARACTERS = 20, 100
+
+
+def _print_repeated_lines(args: argparse.Namespace) -> int:
+    """Say which lines an export would drop, and write nothing."""
+    if not args.drop_repeated_lines:
+        raise InvalidArgument("--dry-run says which lines would go; add --drop-repeated-lines")
+    lines = FirstLines(args.drop_repeated_lines)
+    with ExitStack() as stack:
+        store = open_in(stack, args)
+        show = output.progress_of_count(args, stack, " pages")
+        selection = replace(_selection(args), drop_repeated_lines="")
+        pages = 0
+        for row, taken, _ in captures(store, selection, ("text",), without_bodies=True):
+            if taken.text:
+                lines(row.row_key, taken.text)
+                pages += 1
+                if show is not None:
+                    show(pages)
+    most = lines.most.most_common(SHOWN_LINES)
+    counts = {"pages": pages, "lines": lines.lines, "dropped": lines.dropped, "characters": lines.dropped_characters}
+    if args.json:
+        output.json_line(counts | {"most": [{"line": line, "dropped": count} for line, count in most]})
+        return EXIT_OK
+    share = output.share(lines.dropped, lines.lines) if lines.lines else "0"
+    output.line(f"{pages} pages have {lines.lines} lines; {share} would go, {lines.dropped_characters} characters")
+    for line, count in most:
+        output.line(f"{count:>8}  {line[:LINE_CHARACTERS]}")
+    return EXIT_OK
 
 
 # --- docstore subtract

@@ -54,7 +54,8 @@ def declare(
     Args:
         parser: of the command.
         shown: `--dry-run`, a flag; `--[no-]progress`; `--threads N`, an option with a value; `--header H*`, repeatable;
-            `files FILE+`, a positional argument, with nargs after its metavar.
+            `files FILE+`, a positional argument, with nargs after its metavar; `--drop-repeated-lines [SCOPE]`: without
+            its value it has the first of its choices.
         help: its help text.
         kind: parser of its value, by default that of its metavar in KINDS; or its choices.
         default: of a value, or of `--[no-]`.
@@ -65,7 +66,10 @@ def declare(
     if metavar[-1:] in ("*", "+", "?"):
         metavar, nargs = metavar[:-1], metavar[-1]
         options |= {"action": "append", "default": []} if nargs == "*" and name.startswith("-") else {"nargs": nargs}
-    if metavar:
+    if metavar and isinstance(kind, tuple):
+        options |= {"metavar": metavar.strip("[]"), "choices": kind}
+        options |= {"nargs": "?", "const": kind[0]} if metavar.startswith("[") else {}
+    elif metavar:
         options |= {"metavar": metavar, "type": kind or KINDS.get(metavar)}
     elif kind is not None:
         options["choices"] = kind

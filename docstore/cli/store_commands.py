@@ -344,6 +344,9 @@ docstore export --format parquet --columns url,title,verdict --collapse --output
 docstore export --format parquet --layout fineweb --verdict new --output text.parquet
 docstore export --output s3://bucket/may/pages.warc.gz --shard-size 1GB
 docstore export --format jsonl --quality fineweb --where 'lang.lang = en' --drop-repeated-lines > text.jsonl
+docstore export --drop-repeated-lines=store --dry-run
+docstore export --format jsonl --without-ngrams-of benchmark.txt --matches matches.jsonl --output clean.jsonl
+docstore export --format jsonl --since 2024-05-01 --previous changed --output changed.jsonl
 """
 
 
@@ -386,8 +389,26 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(
         parser,
-        "--drop-repeated-lines",
-        "leave out of a text the lines that an exported page before it, of the same host, has",
+        "--drop-repeated-lines [SCOPE]",
+        "leave out of a text the lines that an exported page before it has: of the same host, or with =store of any "
+        "(8 bytes of memory for each different line)",
+        choices.LINE_SCOPES,
+    )
+    declare(parser, "--dry-run", "with --drop-repeated-lines: write nothing, say which lines would go")
+    declare(
+        parser,
+        "--without-ngrams-of FILE",
+        "only pages whose text shares no run of --n words with this file, which has one text a line, such as the "
+        "questions of a benchmark; texts with fewer words are counted and not looked for",
+    )
+    declare(parser, "--n N", "words of such a run (default: 13)", default=13)
+    declare(parser, "--field NAME", "of that file as JSON Lines: the field that has the text")
+    declare(parser, "--matches FILE", "with --without-ngrams-of: file for what is left out, one JSON object a line")
+    declare(
+        parser,
+        "--previous KIND*",
+        f"only captures with this verdict against the version before: {', '.join(choices.Previous)}; may be repeated",
+        tuple(choices.Previous),
     )
     arguments.add_crawl(parser)
     arguments.add_times(parser)

@@ -45,6 +45,15 @@ class Durability(enum.Enum):
     """Only an orderly close."""
 
 
+class Previous(enum.StrEnum):
+    """The relation of a page to the version before of its own URL."""
+
+    NONE = "none"
+    SAME_BYTES = "same_bytes"
+    SAME_TEXT = "same_text"
+    CHANGED = "changed"
+
+
 # --- of archives
 
 BODY_LIMIT_BYTES: Final = 256 * 1024 * 1024
@@ -58,6 +67,8 @@ FORMATS: Final = (*STREAM_FORMATS, PARQUET)
 LAYOUTS: Final = ("full", "fineweb", "ccindex", "markdown")
 """Of the columns of an exported table."""
 QUALITY_PRESETS: Final = ("c4", "gopher", "fineweb")
+LINE_SCOPES: Final = ("host", "store")
+"""Of which pages a text loses the lines."""
 
 # --- of a sweep
 

@@ -29,6 +29,7 @@ from docstore.model.choices import (
     VerdictKind,
 )
 from docstore.model.choices import Durability as Durability  # noqa: PLC0414 - with the other types of a call
+from docstore.model.choices import Previous as Previous  # noqa: PLC0414
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.plain import asdict, iso
@@ -311,15 +312,6 @@ DUPLICATES = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR, Verdic
 """Verdicts for which there are policies."""
 SAME_PAGE = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
 """Verdicts that make two pages one in collapsed results and in a sweep; a contained page has less than the other."""
-
-
-class Previous(enum.StrEnum):
-    """The relation of a page to the version before of its own URL."""
-
-    NONE = "none"
-    SAME_BYTES = "same_bytes"
-    SAME_TEXT = "same_text"
-    CHANGED = "changed"
 
 
 class Policy(enum.StrEnum):

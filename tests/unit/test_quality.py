@@ -231,7 +231,7 @@ def test_repeated_lines_of_a_host_are_exported_once(tmp_path: Path) -> None:
         for host, name in (("a.example", "one"), ("a.example", "two"), ("b.example", "one")):
             body = f"Sign up for the letter of this site today.\nThis line is of {name} alone.".encode()
             store.put_page(f"https://{host}/{name}", body, headers={"Content-Type": "text/plain"})
-        texts = {page.url: page.text for page in pages(store, Selection(drop_repeated_lines=True))}
+        texts = {page.url: page.text for page in pages(store, Selection(drop_repeated_lines="host"))}
     assert texts == {
         "https://a.example/one": "Sign up for the letter of this site today.\nThis line is of one alone.",
         "https://a.example/two": "This line is of two alone.",
@@ -244,5 +244,5 @@ def test_lines_of_a_page_that_is_not_selected_stay(tmp_path: Path) -> None:
         for name, status in (("a", 404), ("b", 200)):
             body = b"Sign up for the letter of this site today."
             store.put_page(f"https://a.example/{name}", body, headers={"Content-Type": "text/plain"}, status=status)
-        texts = [page.text for page in pages(store, Selection(status=200, drop_repeated_lines=True))]
+        texts = [page.text for page in pages(store, Selection(status=200, drop_repeated_lines="host"))]
     assert texts == ["Sign up for the letter of this site today."]

@@ -99,7 +99,7 @@ def test_a_shard_ends_when_it_is_as_long_as_it_should_be(run: Terminal, tmp_path
         assert all(2000 <= shard["bytes"] < 6000 for shard in shards[:-1])
 
 
-@pytest.mark.parametrize("options", [{}, {"drop_repeated_lines": True}, {"collapse": True}, {"prefix": url(1)[:21]}])
+@pytest.mark.parametrize("options", [{}, {"drop_repeated_lines": "host"}, {"collapse": True}, {"prefix": url(1)[:21]}])
 def test_an_interrupted_export_goes_on_and_gives_the_files_of_one_that_was_not(
     run: Terminal, tmp_path: Path, options: dict[str, Any]
 ) -> None:
