@@ -15,7 +15,7 @@ Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `im
 | beyond one machine (Spark without a store, zeros in the log, rebuild, load on HBase) | 760 of 900 | 0 | 7 | 440 |
 | one definition (rules at the head of Rust modules, their tests in Rust, mutants) | 0 | 920 | 0 | 280 |
 | snippets, search and Markdown in one form | 138 of 250 | 375 of 300 | 0 | 0 |
-| what users of the field ask for (tables without URLs, n-grams, lines of a store, changes) | 436 of 700 | 0 | 0 | 0 |
+| what users ask for (any table, n-grams, lines, changes, records by range) | 685 of 700 | 0 | 0 | 0 |
 | sentences, lists, tables and headings stay whole | 75 of 250 | 1,260 of 1,000 | 0 | 155 |
 """
 
@@ -28,11 +28,11 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_732,
-    "lines of code of the core": 32_267,
-    "files of docstore/": 200,
-    "classes": 444,
-    "record types": 217,
+    "lines of code of docstore/": 43_981,
+    "lines of code of the core": 32_516,
+    "files of docstore/": 201,
+    "classes": 447,
+    "record types": 219,
     "calls of import_module": 5,
     "files of a put": 30,
     "classes of a put": 40,
@@ -42,7 +42,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 27_009,
     "lines of tools/": 10_791,
-    "lines of tests/": 46_875,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 47_052,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 

@@ -21,9 +21,10 @@ from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
-from docstore.archives.entries import PageEntry, ReadOptions, Recorded, RevisitEntry, TableColumns
+from docstore.archives.entries import Entry, PageEntry, ReadOptions, Recorded, RevisitEntry, TableColumns
 from docstore.archives.folder import files_below
 from docstore.archives.locations import files_in, is_folder, is_url, size_of
+from docstore.archives.ranges import RangeOptions, RecordPlace, read_records
 from docstore.archives.readahead import (
     AnyPage,
     Place,
@@ -122,6 +123,8 @@ class IngestOptions:
             in turn.  The same files and the same `jobs` give the same order.
         methods: whose answers are stored, too, such as ("POST",), each under the URL by which pywb asks for it
             (`exchanges.with_method`); answers to all others but GET are skipped.
+        ranges: the sources are lists of records (`ranges.record_places`), of which only these are fetched; a record
+            is skipped whose URL has a capture in the second that the list says.
         columns: of Parquet and JSON Lines.  A row without a URL is the page `keys.table_url` of its id; a row with the
             id of a stored one, another text and another file is an error of the report.
     """
@@ -143,6 +146,7 @@ class IngestOptions:
     jobs: int = 1
     methods: Sequence[str] = ()
     columns: TableColumns = TableColumns()
+    ranges: RangeOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +266,12 @@ def ingest(
             f"this store has no family {RECORDED_FAMILY!r} for records as they were recorded; make a store with it: "
             f"docstore init --family {RECORDED_FAMILY}"
         )
+    if options.ranges is not None and not (
+        _are_paths(sources) and options.ranges.at_once >= 1 and options.ranges.rate >= 0 and options.jobs == 1
+    ):
+        raise InvalidArgument(
+            "lists of records are files that this process reads, without jobs; at_once is at least 1, rate at least 0"
+        )
     if options.base and not (_BASE.fullmatch(options.base) and len(sources) == 1 and _are_paths(sources)):
         raise InvalidArgument(
             f"saved pages are read from one folder, with a base URL of http or https; {options.base!r} is none, or "
@@ -272,7 +282,7 @@ def ingest(
     before = store.stored_bytes()
     try:
         with store.unreadable.collecting() as unreadable:
-            if not run.take_from_reader():
+            if options.ranges is not None or not run.take_from_reader():
                 # Each page is a portion, so that it does not wait for the next one of a slow stream.
                 read_here = portions(
                     run.sources,
@@ -280,6 +290,7 @@ def ingest(
                     most_bytes=1,
                     options=run.read_options,
                     strip_passwords=options.strip_passwords,
+                    read_source=run.fetched if options.ranges is not None else None,
                 )
                 run.take(run.counted(read_here))
             run.report.done_bytes = run.report.file_bytes
@@ -355,6 +366,19 @@ class _Run:
     def _unreadable_folder(self, error: OSError) -> None:
         self._skipped["unreadable_folder"] += 1
         self.report.add_error(os.fsdecode(error.filename or ""), 0, f"cannot read the folder: {error.strerror}")
+
+    def fetched(self, source: str | IO[bytes], options: ReadOptions) -> Iterator[Entry]:
+        """The records that a list names, but for those that are stored."""
+
+        def is_stored(place: RecordPlace) -> bool:
+            if not place.url or place.fetched_at is None:
+                return False
+            with suppress(DocstoreError):  # an invalid URL, or damage: then the record is fetched
+                second = place.fetched_at // MICROS_A_SECOND
+                return any(one.timestamp // MICROS_A_SECOND == second for one in self._store.history(place.url))
+            return False
+
+        return read_records(str(source), self._options.ranges or RangeOptions(), options, is_stored)
 
     def take(self, pages: Iterator[Page]) -> None:
         """Write pages and count their results."""
@@ -614,7 +638,7 @@ class _Run:
         is_progress = True
         while is_progress:
             is_progress = False
-            for source in self.sources:
+            for source in () if self._options.ranges is not None else self.sources:
                 if not isinstance(source, str):
                     continue
                 with suppress(DocstoreError, OSError):  # said when it was read first

@@ -43,6 +43,7 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _URL: Final = re.compile(r"(https?|s3|gs|az|hf)://", re.IGNORECASE)
 _BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LIST_BYTES: Final = 1 << 30
+_URL_CHARACTERS: Final = "%/:=&?~#+!$,;'@()*[]"
 
 
 def is_url(name: str) -> bool:
@@ -363,7 +364,7 @@ class RemoteFile(io.RawIOBase):
         from urllib.request import Request, urlopen
 
         headers = {"User-Agent": f"docstore/{__version__}", "Range": f"bytes={self._at}-"}
-        request = Request(quote(self.name, safe="%/:=&?~#+!$,;'@()*[]"), headers=headers)
+        request = Request(quote(self.name, safe=_URL_CHARACTERS), headers=headers)
         try:
             response = urlopen(request, timeout=TIMEOUT_SECONDS)
         except HTTPError as error:
@@ -391,6 +392,71 @@ class RemoteFile(io.RawIOBase):
             if not piece:
                 raise ConnectionError(f"the connection ended at byte {skipped} of {self.size}")
             skipped += len(piece)
+
+
+def read_range(name: str, offset: int, length: int, before_request: Callable[[], None]) -> bytes:
+    """Some bytes of a file.
+
+    Args:
+        name: path or URL.
+        offset, length: of the bytes; the file must have all of them.
+        before_request: called before each request to a server.
+    Raises:
+        InvalidArgument: there is no such file or range, or access is refused.
+        StorageError: the server does not answer.
+    """
+    if not is_url(name):
+        with _translated("read", name), Path(name).open("rb") as local:
+            local.seek(offset)
+            raw = local.read(length)
+    elif _scheme(name).startswith("http"):
+        _check_host(name)
+        raw = _http_range(name, offset, length, before_request)
+    else:
+        files, path = _object_store(name)
+        before_request()
+        with _translated("read", name):
+            raw = files.cat_file(path, start=offset, end=offset + length)
+    if len(raw) != length:
+        raise InvalidArgument(
+            f"{name} has {len(raw)} bytes from {offset} on, not {length}: the list is of another file"
+        )
+    return raw
+
+
+def _http_range(name: str, offset: int, length: int, before_request: Callable[[], None]) -> bytes:
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    headers = {"User-Agent": f"docstore/{__version__}", "Range": f"bytes={offset}-{offset + length - 1}"}
+    request = Request(quote(name, safe=_URL_CHARACTERS), headers=headers)
+    failure: Exception | None = None
+    for wait_seconds in (*RETRY_SECONDS, None):
+        before_request()
+        try:
+            with urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+                if response.status != 206:
+                    raise InvalidArgument(f"the server of {name} gives no ranges; ingest the whole file")
+                raw: bytes = response.read(length)
+            if len(raw) == length or wait_seconds is None:
+                return raw
+            failure = ConnectionError(f"the connection ended after {len(raw)} of {length} bytes")
+        except (OSError, HTTPException, ValueError) as error:
+            failure = error
+            if not isinstance(error, HTTPError):
+                if isinstance(error, ValueError):
+                    break
+            elif error.code not in _BUSY:
+                break
+            else:
+                asked = error.headers.get("Retry-After") or ""
+                wait_seconds = min(float(asked), TIMEOUT_SECONDS) if asked.isdigit() and wait_seconds else wait_seconds
+        if wait_seconds:
+            time.sleep(wait_seconds)
+    with _translated("read", name):
+        raise failure or ConnectionError("no answer")
+    raise AssertionError
 
 
 def _micros(moment: datetime) -> int:

@@ -196,6 +196,35 @@ def read_places(path: Path) -> Iterator[tuple[bytes, int, ClusterPlace | None]]:
             raise InvalidArgument(f"{message}; name the folder clusters that docstore-spark wrote") from error
 
 
+def read_columns(stream: IO[bytes], names: Mapping[str, Sequence[str]]) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet file, of some columns alone.
+
+    Args:
+        stream: seekable.
+        names: what a column is called in the file, by the key under which it is given; the first that is there.  A
+            column that is missing is None, and a timestamp is microseconds since 1970.
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        file = pq.ParquetFile(stream)
+        stored = {
+            key: next((each for each in some if each in file.schema_arrow.names), "") for key, some in names.items()
+        }
+        for batch in file.iter_batches(ROWS_READ, columns=sorted({*stored.values()} - {""}), use_threads=False):
+            columns = {
+                key: _times(batch.column(name))
+                if pa.types.is_timestamp(batch.schema.field(name).type)
+                else batch.column(name).to_pylist()
+                for key, name in stored.items()
+                if name
+            }
+            for row in range(batch.num_rows):
+                yield {key: columns[key][row] if key in columns else None for key in names}
+    except (pa.ArrowException, ValueError) as error:
+        raise OSError(_line(error)) from error
+
+
 class _Group:
     """What the footer says of a row group.
 

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from pathlib import Path
@@ -97,6 +97,7 @@ def portions(
     strip_passwords: bool = False,
     first: int = 0,
     step: int = 1,
+    read_source: Callable[[str | IO[bytes], ReadOptions], Iterator[Entry]] | None = None,
 ) -> Iterator[Portion[Page]]:
     """All records of the sources, in order; an unreadable source is an error, and the next one follows.
 
@@ -105,15 +106,17 @@ def portions(
         most_pages, most_bytes: limits of a portion, in pages and in bytes of bodies and kept records.
         strip_passwords: as in `IngestOptions`.
         first, step: read only the source with this index, and every so many-th after it.
+        read_source: reads a source; by default as an archive or, with `options.mirror`, a saved page.
     """
+    if read_source is None:
+        read_source = read if options.mirror is None else lambda source, options: saved_page(str(source), options)
     portion = Portion[Page]()
     portion_bytes = 0
     for number in range(first, len(sources), step):
         source = sources[number]
         name = source if isinstance(source, str) else "-"
         try:
-            entries = read(source, options) if options.mirror is None else saved_page(str(source), options)
-            for entry in entries:
+            for entry in read_source(source, options):
                 if not isinstance(entry, SkippedEntry):
                     url = entry.page.url if isinstance(entry, PageEntry) else entry.url
                     if holds_password(url):

@@ -29,6 +29,7 @@ from docstore.archives.export import (
 )
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.locations import found, is_url, listed, open_output
+from docstore.archives.ranges import RangeOptions
 from docstore.archives.selection import (
     QUALITY_PRESETS,
     FirstLines,
@@ -75,16 +76,18 @@ def run_ingest(args: argparse.Namespace) -> int:
             raise InvalidArgument(f"no folder {args.mirror}; name the folder of saved pages after --mirror")
         if args.files or args.files_from or not args.base:
             raise InvalidArgument("--mirror needs the option --base URL, and takes no other files")
-    elif not (args.files or args.files_from) or (args.base and not args.files_from):
+    elif args.records and (args.files or args.files_from):
+        raise InvalidArgument("--records takes no other files; ingest them by a second command")
+    elif not (args.files or args.files_from or args.records) or (args.base and not (args.files_from or args.records)):
         raise InvalidArgument(
-            "name archives, folders of archives, or - for stdin; --base goes with --mirror or --files-from"
+            "name archives, folders of archives, or - for stdin; --base goes with --mirror, --files-from or --records"
         )
     names = [one for name in args.files for one in ([name] if name == "-" else found(name))]
     if args.files_from:
         listed_files = listed(args.files_from, args.base or "")
         found(listed_files[0])  # a wrong --base is one error, not one for each file
         names += listed_files
-    names = names or [args.mirror]
+    names = names or (found(args.records) if args.records else [args.mirror])
     if args.rejected and any(_holds(name, args.rejected) for name in names if name != "-"):
         raise InvalidArgument(f"--rejected {args.rejected} would be written into what is read; name another file")
     sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in names]
@@ -124,6 +127,7 @@ def run_ingest(args: argparse.Namespace) -> int:
             jobs=args.jobs,
             methods=[name for name in (args.methods or "").upper().split(",") if name],
             columns=TableColumns(args.url_column or "", args.text_column or "", args.id_column or "", args.source),
+            ranges=RangeOptions(args.base or "", args.at_once, args.rate) if args.records else None,
         )
         try:
             with ExitStack() as drawn:  # ends the line of the progress bar before other messages

@@ -229,6 +229,7 @@ docstore ingest train-*.parquet --id-column doc_id --text-column content --sourc
 docstore ingest crawls/ one-more.wacz --create
 docstore ingest 's3://bucket/crawl/*.warc.gz' https://example.org/more.warc.gz
 docstore ingest --files-from warc.paths.gz --base https://data.commoncrawl.org/ --jobs 2
+docstore ingest --records index.cdxj --base https://data.commoncrawl.org/ --rate 20
 docstore ingest --mirror mirror/example.com --base https://example.com/
 docstore ingest crawl.warc.gz --keep-encoded --create
 """
@@ -243,12 +244,20 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
         "manifest",
     )
     declare(parser, "--jobs N", "processes that read and analyse, each of them other files (default: 1)", default=1)
+    declare(
+        parser,
+        "--records FILE",
+        "instead: fetch just the records that this list names, with filename, offset and length: CDXJ, JSON Lines of "
+        "an index server, or Parquet as Common Crawl's index; what is stored already is not fetched again",
+    )
+    declare(parser, "--at-once N", "with --records: requests at once (default: 8)", default=8)
+    declare(parser, "--rate N", "with --records: most requests a second (default: no limit)", float, 0.0)
     declare(parser, "--mirror DIR", "instead: a folder of saved pages; needs --base")
     declare(
         parser,
         "--base URL",
-        "URL of the folder of --mirror, https:// alone if the folders in it are named by hosts; with --files-from: URL "
-        "or folder before each name of the list",
+        "URL of the folder of --mirror, https:// alone if the folders in it are named by hosts; with --files-from "
+        "and --records: URL or folder before each name of the list",
     )
     declare(
         parser,
