@@ -58,7 +58,7 @@ from docstore.model.capture import (
 )
 from docstore.model.choices import BODY_LIMIT_BYTES, VerdictKind
 from docstore.model.errors import DocstoreError, InvalidArgument
-from docstore.model.keys import row_key, without_password
+from docstore.model.keys import check_source, row_key, without_password
 from docstore.model.plain import Plain
 from docstore.model.types import GCPolicy, Note, Page, Policy, Previous, PutResult, SetCell, checked_crawl
 from docstore.reading.documents import Document
@@ -259,6 +259,7 @@ def ingest(
         checked_crawl(options.crawl)
     if wrong := [name for name in options.methods if not _METHOD.fullmatch(name)]:
         raise InvalidArgument(f"methods are names such as POST, in capitals, not {wrong[0]!r:.100}")
+    check_source(options.columns.source)
     if options.max_body_bytes < 1:
         raise InvalidArgument(f"max_body_bytes must be at least 1, not {options.max_body_bytes}")
     if options.keep_encoded and RECORDED_FAMILY not in {family.name for family in store.schema.families}:

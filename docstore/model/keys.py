@@ -122,6 +122,16 @@ TABLE_URL = "urn:docstore:"
 _TABLE_ROW = ROW_KEY_NO_HOST + TABLE_URL.encode()
 
 
+def check_source(source: str) -> None:
+    """Refuse a name of a data set that table rows cannot have.
+
+    Raises:
+        InvalidArgument: it is empty, or it is `links`, the name of the rows in which the Scrapy add-on counts links.
+    """
+    if source in ("", "links"):
+        raise InvalidArgument(f"source must be the name of a data set, and not 'links', not {source!r}")
+
+
 def table_url(source: str, row_id: str) -> str:
     """The URL of a row of a table that has no URL of its own: ``urn:docstore:SOURCE:ID``, percent-encoded.
 

@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 from docstore.archives.entries import TableColumns
 from docstore.model.choices import CanonicalPolicy
 from docstore.model.errors import InvalidArgument, StoreUnavailable, missing_extra
+from docstore.model.keys import check_source
 from docstore.model.plain import Plain
 from docstore.model.types import Schema
 from docstore.reading.documents import MAX_REDIRECTS
@@ -119,6 +120,7 @@ def sweep(spark: Any, paths: Sequence[str], output: str, options: SparkOptions =
     """
     if options.canonical_policy is CanonicalPolicy.MOST_ANCHORS:
         raise InvalidArgument("policy most-anchors needs a store; choose canonical-link, oldest or shortest-url")
+    check_source(options.columns.source)
     if len(options.against) >= TABLES:
         raise InvalidArgument(f"at most {TABLES - 1} tables can be compared with, not {len(options.against)}")
     with _translated():

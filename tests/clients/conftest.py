@@ -32,6 +32,7 @@ VERSIONS = {
     "cdx_toolkit": "cdx_toolkit==0.9.39",
     "memento_client": "memento_client==0.6.1",
     "playwright": "playwright==1.65.2",
+    "mcp": "mcp==2.3.0",
     "datatrove": "datatrove==0.10.1 regex orjson",
 }
 INSTALL_SECONDS = 300

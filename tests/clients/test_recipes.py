@@ -57,6 +57,58 @@ def test_playwright_writes_pages_through_the_client(environment: Callable[[str],
         assert document.body.startswith(b"<html>") and SAME.split(b"\n")[0] in document.body
 
 
+ASK = """
+import asyncio, json, sys
+from mcp import Client, StdioServerParameters
+
+async def ask(command, calls):
+    async with Client(StdioServerParameters(**command)) as client:
+        tools = {tool.name: tool.annotations.read_only_hint for tool in (await client.list_tools()).tools}
+        answers = [await client.call_tool(*call) for call in calls]
+        texts = [[part.text for part in answer.content] for answer in answers]
+        print(json.dumps([tools, [[answer.is_error, text] for answer, text in zip(answers, texts)]]))
+
+asyncio.run(ask(*json.loads(sys.argv[1])))
+"""
+
+
+def test_an_mcp_client_searches_and_reads_a_store(environment: Callable[[str], Environment], tmp_path: Path) -> None:
+    pytest.importorskip("tantivy", reason="tantivy is not installed: pip install '.[search]'")
+    installed = environment("mcp")
+    page = "https://clang.llvm.org/docs/ShadowCallStack.html"
+    with serving(tmp_path / "store") as served:
+        ingest(served.store, [SAMPLE])
+        for year, word in ((2022, "old"), (2023, "newer")):
+            served.store.put_page(
+                "https://a.example/", f"The {word} text.".encode(), fetched_at=f"{year}-05-01T00:00:00Z"
+            )
+        served.store.search_index().update()
+        [packages] = installed.folder.glob("lib/python*/site-packages")
+        path = os.pathsep.join((str(ROOT), *filter(None, sys.path), str(packages)))
+        command = {
+            "command": sys.executable,
+            "args": [str(EXAMPLES / "mcp_example.py"), served.server.url],
+            "env": {**os.environ, "PYTHONPATH": path},
+        }
+        calls = [
+            ("search", {"query": "safe stack", "limit": 1}),
+            ("get", {"url": page}),
+            ("versions", {"url": page}),
+            ("diff", {"url": "https://a.example/", "older": "2022-12-01T00:00:00Z"}),
+            ("duplicates", {"url": "https://www.boost.org/doc/libs/1_74_0/doc/html/date_time.html"}),
+            ("get", {"url": "https://none.example/"}),
+        ]
+        tools, answers = json.loads(installed.run("python", "-c", ASK, json.dumps([command, calls])))
+    assert tools == dict.fromkeys(("search", "get", "versions", "diff", "duplicates"), True)
+    assert [is_error for is_error, _ in answers] == [False] * 5 + [True]
+    found, text, versions, changes, _, missing = (parts for _, parts in answers)
+    assert json.loads(found[0])["url"] == "https://clang.llvm.org/docs/SafeStack.html"
+    assert "ShadowCallStack is an instrumentation pass" in text[0]
+    assert [json.loads(each)["captured"][:4] for each in versions] == ["2023", "2022"]
+    assert changes[0].split() == ["The", "[-old-]", "{+newer+}", "text."]
+    assert "the store has no page https://none.example/" in missing[0]
+
+
 def test_a_step_of_datatrove_asks_a_store(environment: Callable[[str], Environment], tmp_path: Path) -> None:
     installed = environment("datatrove")
     text = " ".join(f"word{number}" for number in range(300))

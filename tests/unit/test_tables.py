@@ -186,3 +186,4 @@ def test_the_command_names_columns_and_data_set(tmp_path: Path, terminal: Termin
     )
     assert (answer.code, answer.object()["stored"]) == (0, 3)
     assert terminal("get", "urn:docstore:books:1").out.strip() == text(1)
+    assert terminal("ingest", file, "--source", "links").code == terminal("ingest", file, "--source", "").code == 2
