@@ -16,6 +16,7 @@ from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOption
 from docstore.archives.http import STATUS_LINE_HEADER, Refused, has_status_line, parse_head, usual_status_line
 from docstore.archives.source import Source
 from docstore.archives.warc import CUT, TRUNCATED_HEADER, decoded
+from docstore.model.keys import TABLE_URL
 from docstore.model.types import Headers, Page, header_of
 
 _DOC = re.compile(rb"[ \t]*<DOC>", re.IGNORECASE)
@@ -31,7 +32,7 @@ _END_LINE_OR_NEXT = re.compile(rb"(?:\r?\n)?^</DOC>[ \t]*\r?$|\n(?=[ \t]*<DOC>)"
 _END = re.compile(rb"\r?\n?</DOC>", re.IGNORECASE)
 _LATE_END = re.compile(rb"</DOC>[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _WT_LINE = re.compile(rb"(\S+(?: \S+)*?) (\S+) (\d{8,17}) (\S+) (\d+)[ \t]*")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_URL = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*://|{TABLE_URL}")
 _HEAD_LIMIT_BYTES = 1024 * 1024
 _LINE_END_BYTES = 2
 """The line end before </DOC>, which may be a part of the body."""

@@ -126,14 +126,15 @@ def test_rows_without_urls_go_in_and_out_and_back(tmp_path: Path, kind: str) -> 
     assert again.getvalue() == exported.read_bytes()
 
 
-def test_a_warc_file_has_rows_of_tables_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["warc", "wacz", "trecweb"])
+def test_archives_have_rows_of_tables_too(tmp_path: Path, kind: str) -> None:
     file = save(tmp_path / "in.jsonl", table("jsonl", rows(3)))
     raw = io.BytesIO()
     with docstore.open(tmp_path / "one", create=True, durability="none") as store:
         ingest(store, [file], IngestOptions(columns=BOOKS))
-        export(store, WRITERS["warc"](raw, True))
+        export(store, WRITERS[kind](raw, True))
     with docstore.open(tmp_path / "two", create=True, durability="none") as store:
-        assert ingest(store, [save(tmp_path / "out.warc.gz", raw.getvalue())]).pages == 3
+        assert ingest(store, [save(tmp_path / "out", raw.getvalue())]).pages == 3
         assert sorted(store.urls()) == [table_url("books", str(number)) for number in range(3)]
 
 
