@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "Dockerfile"
 UNIT = ROOT / "examples" / "docstore.service"
 WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
+REPORT_WORKFLOW = ROOT / "examples" / "github-actions.yml"
 SCRIPTS = sysconfig.get_path("scripts")
 
 
@@ -45,14 +46,22 @@ def test_the_dockerfile_has_no_fault_that_hadolint_knows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "file"), [("compose-spec", ROOT / "compose.yaml"), ("github-workflows", WORKFLOW)], ids=["compose", "ci"]
+    ("schema", "file"),
+    [
+        ("compose-spec", ROOT / "compose.yaml"),
+        ("github-workflows", WORKFLOW),
+        ("github-workflows", REPORT_WORKFLOW),
+    ],
+    ids=["compose", "ci", "report"],
 )
 def test_yaml_files_follow_their_schemas(schema: str, file: Path) -> None:
     check("check-jsonschema", "--builtin-schema", f"vendor.{schema}", str(file))
 
 
-def test_the_release_workflow_has_no_fault_that_actionlint_knows() -> None:
-    check("actionlint", str(WORKFLOW))  # go install github.com/rhysd/actionlint/cmd/actionlint@latest
+def test_the_workflows_have_no_fault_that_actionlint_knows() -> None:
+    check(
+        "actionlint", str(WORKFLOW), str(REPORT_WORKFLOW)
+    )  # go install github.com/rhysd/actionlint/cmd/actionlint@latest
 
 
 @pytest.fixture
@@ -78,6 +87,14 @@ def test_what_the_image_and_the_unit_run_is_a_command_of_docstore() -> None:
     for words in (shlex.split(started), json.loads(instructions("CMD")[0])):
         (command,) = [command for command in COMMANDS if command.name == words[0]]
         assert parser_of(command).parse_args(words[1:]).create
+
+
+def test_what_the_workflow_of_a_report_runs_are_commands_of_docstore() -> None:
+    lines = re.findall(r"docstore (\w+) ([^&>|\n]*)", "\n".join(re.findall(r"run: (.*)", REPORT_WORKFLOW.read_text())))
+    assert [name for name, _ in lines] == ["ingest", "sweep", "check", "report"]
+    for name, options in lines:
+        (command,) = [command for command in COMMANDS if command.name == name]
+        assert parser_of(command).parse_args(shlex.split(options)).store == "webtable"
 
 
 def test_the_image_is_built_from_files_that_are_there_and_go_into_its_context() -> None:
