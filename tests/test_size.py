@@ -28,8 +28,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_988,
-    "lines of code of the core": 32_523,
+    "lines of code of docstore/": 43_991,
+    "lines of code of the core": 32_526,
     "files of docstore/": 201,
     "classes": 447,
     "record types": 219,

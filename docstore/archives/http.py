@@ -435,7 +435,7 @@ def _gzip(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
 
 
 def _without_trailer(body: bytes, limit_bytes: int) -> bytes | None:
-    """A gzip body of one member whose data end, as browsers show it, whatever checksum follows; None if there is none.
+    """Decode a single gzip member and ignore its trailer, as browsers do; None if the data are incomplete.
 
     The header is skipped as RFC 1952 (2.3) lays it out, because zlib reports a wrong trailer without the last data.
     """

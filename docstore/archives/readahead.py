@@ -177,7 +177,7 @@ def file_of(headers: Headers) -> str:
 
 
 def _scheme(url: str) -> str:
-    """Under which word a record is counted whose URL is not of the web: `urn`, `screenshot`, `file`."""
+    """The counter name of a record whose URL is not of the web, such as `urn`, `screenshot` or `file`."""
     scheme, colon, _ = url.partition(":")
     return scheme.lower() if colon and scheme.isascii() and scheme.isalnum() else "not_a_web_url"
 

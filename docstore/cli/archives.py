@@ -198,7 +198,10 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
         lines.append(("stored", "nothing: dry run"))
     else:
         bodies = f"  {output.size(report.body_bytes)}{_kept(report)}" if report.stored else ""
-        lines.append(("stored", f"{report.stored}{bodies}"))
+        is_again = report.known == report.pages > 0
+        lines.append(
+            ("stored", f"0  all {report.known} were stored before" if is_again else f"{report.stored}{bodies}")
+        )
     for name in ("known", "rejected", "repaired", "records"):
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
@@ -221,7 +224,7 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
 
 def _kept(report: IngestReport) -> str:
     if not report.stored_bytes:
-        return ", none in segments: rows have short bodies, and copies share one record" if report.stored else ""
+        return " (kept in rows and shared records)" if report.stored else ""
     ratio = f" ({report.stored_bytes / report.body_bytes:.1%})" if report.body_bytes else ""
     return f" as {output.size(report.stored_bytes)}{ratio}"
 

@@ -101,7 +101,7 @@ def add_store(parser: argparse.ArgumentParser, shape: str = "", *, read_only: bo
     declare(
         parser,
         "--memory SIZE",
-        "most memory that the store may hold, such as 2GB; mapped files do not count (default: 512MB, or 64MB with "
+        "most memory of the store, such as 2GB; mapped files do not count (default: 512MB, or 64MB with "
         "--read-only); a server has its own",
         memory,
     )

@@ -307,7 +307,7 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
         arguments.positive,
         choices.BODY_LIMIT_BYTES,
     )
-    declare(parser, "--threads N", "threads that analyse pages (default: 2)", default=2)
+    declare(parser, "--threads N", "threads for analysis (default: 2)", default=2)
     declare(
         parser,
         "--[no-]reader",
@@ -332,8 +332,8 @@ JSON Lines and TREC Web are packed if the name of FILE ends in .gz or .zst.
 --cdxj writes the index with which pywb and other tools find
 records in the WARC file; it has offsets in that file, so both are written by
 one run.  --keep-encoded writes records that `ingest --keep-encoded` kept as
-they were recorded; captures without such a record are written as ever.  Of a
-part of the store, kept revisit records are replaced by whole pages.  The layouts
+they were recorded.  Captures without a recorded form are written anew.  If only
+part of the store is exported, revisit records become whole pages.  The layouts
 of Parquet: full has all that the store knows of a page, also its cluster and its
 notes; fineweb has text in the columns of the FineWeb data set; ccindex has the
 columns of the columnar index of Common Crawl."""
@@ -463,7 +463,7 @@ def add_subtract_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--format", "output format (default: what the name of --output says, else warc)", choices.FORMATS)
     about = "verdict by which a page counts as one of A (default: exact, same_text and near); may be repeated"
     declare(parser, "--verdict KIND*", about, arguments.verdict_kind)
-    declare(parser, "--threads N", "threads that analyse pages (default: 2)", default=2)
+    declare(parser, "--threads N", "threads for analysis (default: 2)", default=2)
     arguments.add_progress(parser)
     arguments.add_json(parser, "{a, b, kept, output} as one JSON object")
 

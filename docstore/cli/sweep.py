@@ -74,7 +74,7 @@ def _run_from(args: argparse.Namespace, clusters: Path) -> int:
     with ExitStack() as stack:
         store = open_files(args, "a server takes no clusters from a file")
         given, written = take_places(stack.enter_context(store), read_places(clusters))
-    shown = [("versions", str(given)), ("changed clusters", f"of {written} pages")]
+    shown = [("versions", str(given)), ("clusters written", f"for {written} pages")]
     output.answer(args, {"versions": given, "written": written}, shown)
     return EXIT_OK
 
@@ -100,9 +100,9 @@ def _lines(report: SweepReport, *, dry_run: bool, applies: bool) -> list[tuple[s
         ("captures", f"{report.captures}  in {report.seconds:.1f} s ({rate:.0f} pages/s)"),
         ("compared by text", str(report.compared)),
         ("duplicates", f"{report.duplicates}{share}{listed}"),
-        ("without duplicates", str(report.without_duplicates)),
-        ("with at least one", str(report.with_duplicates)),
-        ("with at least 500", str(report.with_500)),
+        ("pages without a duplicate", str(report.without_duplicates)),
+        ("pages with a duplicate", str(report.with_duplicates)),
+        ("pages with 500 or more", str(report.with_500)),
         ("pairs", f"{report.pairs}  at {report.threshold:g} and above"),
         *apart,
         *crowded,
@@ -112,7 +112,7 @@ def _lines(report: SweepReport, *, dry_run: bool, applies: bool) -> list[tuple[s
             for cluster in report.largest_clusters
         ),
         *(_applied(report) if applies else []),
-        ("changed clusters", "nothing: dry run" if dry_run else f"of {report.written} pages"),
+        ("clusters written", "nothing: dry run" if dry_run else f"for {report.written} pages"),
     ]
 
 

@@ -162,7 +162,7 @@ def measure_plateau(body: bytes, content_type: str | None, slice_tokens: int = 6
 
 
 def _measure_span(tags: Sequence[int], words: Sequence[int], span: tuple[int, int], weight: float) -> dict[str, Any]:
-    """Place, value and parts of a span of texts, of whose words each counts `weight`."""
+    """Position, score and parts of a span of text nodes; each word adds `weight`."""
     # A bunch of tokens is the tags before a text and its words; the plateau begins after the tags of its first text.
     start, end = span
     tags_before, words_before = ([0, *accumulate(counts)] for counts in (tags, words))

@@ -70,7 +70,7 @@ class HBaseWriter:
         with self._committer.lock:
             try:
                 while waiting:
-                    batch = _of_different_rows(pages, waiting)
+                    batch = _prefix_of_distinct_rows(pages, waiting)
                     self._begin([pages[number] for number in batch])
                     for number in batch:
                         writes[number] = write = judge(pages[number], policies[number], self._view)
@@ -143,8 +143,8 @@ class HBaseWriter:
         return lost
 
 
-def _of_different_rows(pages: Sequence[Prepared], waiting: Sequence[int]) -> list[int]:
-    """The numbers of the first waiting pages, up to one whose row has a page before it: that has to be committed."""
+def _prefix_of_distinct_rows(pages: Sequence[Prepared], waiting: Sequence[int]) -> list[int]:
+    """The longest prefix of the waiting pages in which no row occurs twice: a row's first page is committed first."""
     rows: set[bytes] = set()
     numbers: list[int] = []
     anchors = 0

@@ -80,9 +80,9 @@ VERDICT = ("dedup", b"verdict")
 CLUSTER = ("dedup", b"cluster")
 CANONICAL_PAGE = ("dedup", b"canonical")
 NOTE_FAMILY = "note"
+"""Family for results of annotators; the qualifier is the name of the annotator."""
 LANG_NOTE = "lang"
 """The note with the language of a text, which counts before the language that the page declares."""
-"""Family for results of annotators; the qualifier is the name of the annotator."""
 
 COLUMNS = frozenset(
     {

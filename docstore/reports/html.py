@@ -201,7 +201,7 @@ def _kept(made: Survey) -> Element:
     rows: list[Sequence[Child]] = [
         (_KEPT.get(name, words(name)), number(count), percent(count, total)) for name, count in made.stored.items()
     ]
-    saved = f"{size(made.totals.saved_bytes)} of bodies are saved, because their bytes were there, or nearly."
+    saved = f"Sharing bytes with equal and similar pages saved {size(made.totals.saved_bytes)}."
     reasons = [
         (words(name), number(count), percent(count, total)) for name, count in sorted(made.totals.reasons.items())
     ]

@@ -38,7 +38,6 @@ from docstore.serving.archive_captures import (
     Digests,
     address_of,
     as_json,
-    asked,
     digits14,
     earliest,
     encoded_headers,
@@ -49,6 +48,7 @@ from docstore.serving.archive_captures import (
     is_token,
     one_line,
     parse_http_date,
+    parse_url,
     plain,
     replayed,
     rows_of_path,
@@ -404,9 +404,9 @@ def _spellings(page: Address) -> Iterator[Address]:
     yield page
     url = page.url
     if "%3B" in url:
-        yield asked(url.replace("%3B", ";"))
+        yield parse_url(url.replace("%3B", ";"))
     if "?" not in url:
-        yield asked(f"{url}?")
+        yield parse_url(f"{url}?")
 
 
 def _around(times: Iterable[int], wanted: int) -> list[int]:

@@ -78,8 +78,8 @@ def address_of(row_key: bytes) -> Address | None:
     return Address(row_key, path_key, port) if mark and scheme in (b"http", b"https") and b":" not in userinfo else None
 
 
-def asked(text: str) -> Address:
-    """What a client asks for, with or without a scheme.
+def parse_url(text: str) -> Address:
+    """Parse the URL of a request.  The scheme may be missing.
 
     Raises:
         InvalidArgument: it is no URL of http or https.
@@ -106,7 +106,7 @@ def replayed(rest: bytes, query_string: bytes) -> Address:
         text = rest.decode("utf-8")
     except UnicodeDecodeError:
         text = quote(rest, safe=bytes(range(0x21, 0x7F)).decode())
-    return asked(text)
+    return parse_url(text)
 
 
 def in_links(url: str) -> str:

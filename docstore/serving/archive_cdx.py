@@ -38,10 +38,10 @@ from docstore.serving.archive_captures import (
     ListedCapture,
     UsedUp,
     as_json,
-    asked,
     digits14,
     earliest,
     latest,
+    parse_url,
     rows_of_path,
 )
 from docstore.serving.settings import ArchiveSettings
@@ -492,7 +492,7 @@ def parse_query(query_string: bytes) -> CdxQuery:
         url, match_type = given[2:].removesuffix("*"), "domain"
     elif given.endswith("*"):
         url, match_type = given[:-1], "prefix"
-    address = asked(url)
+    address = parse_url(url)
     rules = [value for name, value in pairs if name == "filter"]
     if len(rules) > _MOST_FILTERS:
         raise InvalidArgument(f"{len(rules)} filters; at most {_MOST_FILTERS} are applied")
@@ -535,7 +535,7 @@ def _rows(match_type: str, url: str, address: Address, end: str) -> tuple[keys.K
         is_address = b"." in host or host.startswith(b"[")
         end_key = host + (b"*" if is_address else b"-")
         return keys.KeyRange(host + b")", end_key), address.port or None
-    stop = rows_of_path(asked(end).path_key).start if end else host + b"*"
+    stop = rows_of_path(parse_url(end).path_key).start if end else host + b"*"
     start = rows_of_path(path_key).start
     if stop < start:
         raise InvalidArgument(f"matchType=range: end={end} lies before url={url}")

@@ -323,7 +323,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, and count what is no body."""
+        """Pass received bytes to the parser.  Bytes outside the body are counted, so that endless headers end it."""
         self._unset_keepalive_if_required()
         self._framing_bytes += len(data)
         try:

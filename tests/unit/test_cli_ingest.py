@@ -110,7 +110,7 @@ def test_short_bodies_are_not_reported_as_0_bytes(run: Terminal, tmp_path: Path)
     pages = [(f"https://a.example/{n}", "2024-05-01T00:00:00Z", b"<p>%d" % n) for n in range(3)]
     answer = run("ingest", str(warc(tmp_path / "short.warc.gz", pages)))
     (line,) = [line for line in answer.out.splitlines() if line.startswith("stored")]
-    assert " 0 B" not in line and "3  12 B, none in segments" in line
+    assert " 0 B" not in line and "3  12 B (kept in rows and shared records)" in line
 
 
 def test_a_visit_of_an_unknown_page_is_counted_as_such(run: Terminal, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_sweep_prints_totals_and_writes_pairs(terminal: Terminal, tmp_path: Path
     assert 0.8 < float(lines[1][4]) < 1
     shown = terminal("sweep")
     assert shown.code == 0
-    assert "with at least 500" in shown.out
+    assert "pages with 500 or more" in shown.out
     assert "clusters" in shown.out
     assert terminal("sweep", "--json").object()["written"] == 0
     assert (
@@ -114,7 +114,7 @@ def test_a_policy_that_is_applied_after_a_sweep_says_which_pages_it_changed(term
     assert re.search("^applied +no change$", second, re.MULTILINE)
     assert re.search("^left .*1 already stored by reference", second, re.MULTILINE)
     for out in (first, second):
-        assert re.search("^changed clusters +of 0 pages$", out, re.MULTILINE)
+        assert re.search("^clusters written +for 0 pages$", out, re.MULTILINE)
 
 
 def test_sweep_refuses_what_makes_no_sense(terminal: Terminal) -> None:

@@ -97,7 +97,7 @@ def _payload(log: bytes, at: int, left_bytes: int) -> bytes | None:
 
 
 def without_damage(log: bytes) -> bytes:
-    """A log whose damaged records LevelDB's repair, which does not verify the checksums of a log, passes over.
+    """Return the log with its damaged records masked.  LevelDB's repair verifies no checksums and would replay them.
 
     A damaged record gets a type that LevelDB does not know, if a whole record follows it: then its length is right.
     Otherwise it is zeros, up to the end of its block.
