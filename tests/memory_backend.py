@@ -24,8 +24,7 @@ from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.files import Files
 from docstore.storage.port import Backend, Follower
-from docstore.storage.reports import Finding
-from docstore.storage.unreadable import UnreadableValues
+from docstore.storage.unreadable import Finding, UnreadableValues
 from docstore.storage.values import encode_inline, parse_cell_value
 
 Result = TypeVar("Result")

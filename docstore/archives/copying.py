@@ -33,8 +33,8 @@ from docstore.model.types import Cell, Position, ReadSpec, RowMutations, SetCell
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import value_name
 from docstore.storage.captures import capture_of
-from docstore.storage.reports import Finding
 from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_families
+from docstore.storage.unreadable import Finding
 from docstore.storage.values import REF_TAG, encode_absent, is_absent, is_ref, raw_bytes_of
 from docstore.store import DocumentStore, open_store
 from docstore.writing.importing import (

@@ -51,8 +51,7 @@ from docstore.model.plain import LAST_MICROS, Plain
 from docstore.model.types import Cell, Headers, Page, ReadSpec
 from docstore.reading.documents import Capture
 from docstore.reading.render import markdown_of
-from docstore.storage.reports import Finding
-from docstore.storage.unreadable import Place
+from docstore.storage.unreadable import Finding, Place
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # types alone

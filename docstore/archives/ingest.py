@@ -62,7 +62,7 @@ from docstore.model.keys import check_source, row_key, without_password
 from docstore.model.plain import Plain
 from docstore.model.types import GCPolicy, Note, Page, Policy, Previous, PutResult, SetCell, checked_crawl
 from docstore.reading.documents import Document
-from docstore.storage.reports import Finding
+from docstore.storage.unreadable import Finding
 from docstore.store import DocumentStore
 from docstore.tablets.codec import processors
 

@@ -20,7 +20,7 @@ from docstore.archives.export import CountedStream, ExportReport, selected
 from docstore.archives.locations import exists, open_input, open_output
 from docstore.archives.selection import Selection, survivors
 from docstore.model.errors import InvalidArgument
-from docstore.storage.reports import Finding
+from docstore.storage.unreadable import Finding
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # a type alone

@@ -13,7 +13,7 @@ from docstore.reading.documents import Document, Rejected
 
 if TYPE_CHECKING:  # most answers have no snippet, and these imports slow a cold start
     from docstore.reading.snippet import Snippet
-    from docstore.storage.reports import Finding
+    from docstore.storage.unreadable import Finding
 
 SHOWN_UNREADABLE = 20
 KIND_COLOURS = {

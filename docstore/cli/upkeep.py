@@ -19,7 +19,8 @@ from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIP
 from docstore.model.plain import LAST_MICROS, asdict
 from docstore.model.types import Page
 from docstore.reports import check
-from docstore.storage.reports import CompactionReport, Finding
+from docstore.storage.reports import CompactionReport
+from docstore.storage.unreadable import Finding
 from docstore.store import DocumentStore
 from docstore.tablets.layout import StoreDirectory
 

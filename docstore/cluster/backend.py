@@ -29,15 +29,10 @@ from docstore.storage.cache import Memory
 from docstore.storage.engine import RunStorage
 from docstore.storage.files import read_only_error
 from docstore.storage.port import Backend, Closing, Committer, GroupWriter
-from docstore.storage.reports import (
-    BackupReport,
-    CompactionReport,
-    Finding,
-    Progress,
-    SetAside,
-)
+from docstore.storage.reports import BackupReport, CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
+from docstore.storage.unreadable import Finding, SetAside
 from docstore.tablets.dictionaries import SiteDictionaries
 
 FORMAT_VERSION = 4

@@ -76,13 +76,14 @@ _ESCAPED_MARKS = re.compile(r"%(25|28|29|2A|2B|2C)")
 _IPV4 = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _SHOWN_CHARACTERS = 120
 
-_HIGH_ESCAPES = re.compile(r"(?:%[89A-Fa-f][0-9A-Fa-f])+")
+# Patterns as strings are compiled when they are first needed: most commands need none of them.
+_HIGH_ESCAPES = r"(?:%[89A-Fa-f][0-9A-Fa-f])+"
 """Only bytes above 7F are ever decoded, so that no `/`, `%`, blank or control character results from an escape."""
-_LETTER = re.compile(r"[\x00-\x7f]+(?![^\x00-\x7f])|[\s\S](?:(?!\w)[^\x00-\u02ff])*")
+_LETTER = r"[\x00-\x7f]+(?![^\x00-\x7f])|[\s\S](?:(?!\w)[^\x00-\u02ff])*"
 """ASCII, or a character with the marks after it."""
 MOST_FORMS = 64
-_LONE_BYTE = re.compile("[\udc80-\udcff]")
-_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_LONE_BYTE = "[\udc80-\udcff]"
+_INVISIBLE = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 """Letters and marks without a glyph (Default_Ignorable_Code_Point).  Characters other than letters, marks and numbers
 are never decoded: controls, directions, joiners, blanks, private and unassigned characters, foreign slashes."""
 _MOST_MARKS = 3
@@ -256,7 +257,7 @@ def shown_url(url: str) -> str:
     try:
         parts = _parts(url)
         host = parts.host and ".".join(map(_shown_label, parts.host.split(".")))
-        shown = parts._replace(host=host, rest=_HIGH_ESCAPES.sub(_shown_escapes, parts.rest)).url()
+        shown = parts._replace(host=host, rest=re.sub(_HIGH_ESCAPES, _shown_escapes, parts.rest)).url()
         return shown if canonical_url(shown) == parts.url() else url
     except InvalidArgument:
         return url
@@ -269,15 +270,15 @@ def normal_forms(url: str) -> list[str]:
     under them too.  If letters have more than `MOST_FORMS` combinations, only those are given in which all letters have
     one form.
     """
-    if not _HIGH_ESCAPES.search(url):
+    if not re.search(_HIGH_ESCAPES, url):
         return []
-    composed = normalize("NFC", _HIGH_ESCAPES.sub(_decoded, url))
-    letters = [_spellings(letter) for letter in _LETTER.findall(composed)]
+    composed = normalize("NFC", re.sub(_HIGH_ESCAPES, _decoded, url))
+    letters = [_spellings(letter) for letter in re.findall(_LETTER, composed)]
     longest = max(map(len, letters))
     texts = ["".join(each[form if form < len(each) else form % 2] for each in letters) for form in range(longest)]
     if prod(len(set(spellings)) for spellings in letters) <= MOST_FORMS:
         texts += map("".join, product(*map(dict.fromkeys, letters)))
-    forms = (canonical_url(_LONE_BYTE.sub(_escape_of, text)) for text in dict.fromkeys(texts))
+    forms = (canonical_url(re.sub(_LONE_BYTE, _escape_of, text)) for text in dict.fromkeys(texts))
     return [form for form in dict.fromkeys(forms) if form != url]
 
 
@@ -523,7 +524,7 @@ def _shown_escapes(escapes: re.Match[str]) -> str:
         for character in _decoded(escapes):
             kind = category(character)[0]
             marks = marks + 1 if kind == "M" else 0
-            if (kind in "LN" or (kind == "M" and marks <= _MOST_MARKS)) and not _INVISIBLE.match(character):
+            if (kind in "LN" or (kind == "M" and marks <= _MOST_MARKS)) and not re.match(_INVISIBLE, character):
                 yield character
             else:
                 marks = _MOST_MARKS  # a mark after this would apply to the escape
@@ -538,7 +539,7 @@ def _shown_label(label: str) -> str:
         return label
     decoded = idna_to_unicode(label)
     others = [letter for letter in decoded if not letter.isascii()]
-    if not others or any(category(letter)[0] not in "LMN" or _INVISIBLE.match(letter) for letter in others):
+    if not others or any(category(letter)[0] not in "LMN" or re.match(_INVISIBLE, letter) for letter in others):
         return label
     letters = [letter for letter in decoded if letter.isalpha()]
     scripts = {name(letter, "?").partition(" ")[0] for letter in letters}

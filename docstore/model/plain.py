@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import time
+from binascii import b2a_base64  # base64 takes a millisecond to load
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
@@ -45,7 +45,7 @@ def textual(value: bytes) -> Any:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}
+        return {"base64": b2a_base64(value, newline=False).decode()}
 
 
 def _textual_key(key: Any) -> Any:

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from docstore.model.types import Headers
 
 SIGN_CHARACTERS = "\u00b6\u00a7\U0001f517\uf0c1\u200b"
-SIGNS = re.compile(f"(?m)[{SIGN_CHARACTERS}]+$|^[{SIGN_CHARACTERS}]+[ \u00a0]*(?=[^\\W\\d])")
+SIGNS = f"(?m)[{SIGN_CHARACTERS}]+$|^[{SIGN_CHARACTERS}]+[ \u00a0]*(?=[^\\W\\d])"
 """Signs that documentation generators put around headings as links to them; `\u00a7 5` begins a paragraph of a law."""
-HASH_SIGN = re.compile(r"(?<!\b[A-Z])[ \u00a0]?#$|^#[ \u00a0]*(?=\w)")
+HASH_SIGN = r"(?<!\b[A-Z])[ \u00a0]?#$|^#[ \u00a0]*(?=\w)"
 """The sign that some generators use; `C#` is a name."""
 _TITLE_SEPARATORS = frozenset("-|:\u00b7\u2013\u2014\u00ab\u00bb")
 """Between parts of a title, as words of their own."""
@@ -28,15 +28,15 @@ def shown_text(text: str, title: str, headings: str = "") -> str:
         headings: of the page, one a line: only these, and signatures, can end in a `#` that is a sign.
     """
     if not text.isascii() and any(sign in text for sign in SIGN_CHARACTERS):  # a search is faster than the pattern
-        text = SIGNS.sub("", text)
+        text = re.sub(SIGNS, "", text)
     parts = {part.casefold() for part in (" ".join(title.split()), *title_parts(title))}
     if "#" in headings:
         all_headings = headings.split("\n")
-        signed = {one for one in all_headings if HASH_SIGN.search(one)}
-        named = any(HASH_SIGN.sub("", one).casefold() in parts and one.casefold() not in parts for one in signed)
+        signed = {one for one in all_headings if re.search(HASH_SIGN, one)}
+        named = any(re.sub(HASH_SIGN, "", one).casefold() in parts and one.casefold() not in parts for one in signed)
         if named or 2 <= len(all_headings) <= 2 * len(signed):
             lines = text.split("\n")
-            text = "\n".join(HASH_SIGN.sub("", one) if one in signed or one[-2:] == ")#" else one for one in lines)
+            text = "\n".join(re.sub(HASH_SIGN, "", one) if one in signed or one[-2:] == ")#" else one for one in lines)
     first, _, rest = text.partition("\n")
     return rest.lstrip("\n") if rest and " ".join(first.split()).casefold() in parts else text
 

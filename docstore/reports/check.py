@@ -27,9 +27,8 @@ from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, LiveCapture, capture_of
 from docstore.storage.engine import ScannedRow, all_cells
 from docstore.storage.port import Backend
-from docstore.storage.reports import Finding
 from docstore.storage.table import Table, declared_families, pages_table
-from docstore.storage.unreadable import NO_PAGE, RESTORE, Place, shown_row
+from docstore.storage.unreadable import NO_PAGE, RESTORE, Finding, Place, shown_row
 from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.sweep.kernels import in_order
 from docstore.writing.importing import is_unfinished

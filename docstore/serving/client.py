@@ -73,8 +73,8 @@ from docstore.serving.client_calls import (
 from docstore.serving.client_http import Call, Session, parse_address
 from docstore.serving.wire import error_of, read_report, weight
 from docstore.storage.captures import LiveCapture
-from docstore.storage.reports import BackupReport, CompactionReport, Finding
-from docstore.storage.unreadable import UnreadableValues
+from docstore.storage.reports import BackupReport, CompactionReport
+from docstore.storage.unreadable import Finding, UnreadableValues
 from docstore.store import DocumentStore
 from docstore.writing.stream import Stream
 

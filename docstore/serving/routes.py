@@ -50,7 +50,7 @@ from docstore.serving.request import (
 )
 from docstore.serving.service import Service
 from docstore.serving.wire import JSON
-from docstore.storage.reports import Finding, SetAside
+from docstore.storage.unreadable import Finding, SetAside
 from docstore.version import __version__
 
 _T = TypeVar("_T")

@@ -36,15 +36,9 @@ from docstore.model.types import Mutation, PutResult, RowMutations, Schema
 from docstore.storage.bases import BaseRows, NewValue, StoredValue
 from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
-from docstore.storage.reports import (
-    BackupReport,
-    CompactionReport,
-    Finding,
-    Progress,
-    SetAside,
-)
+from docstore.storage.reports import BackupReport, CompactionReport, Progress
 from docstore.storage.table import Table
-from docstore.storage.unreadable import UnreadableValues
+from docstore.storage.unreadable import Finding, SetAside, UnreadableValues
 from docstore.storage.writes import PolicyByVerdict, Prepared
 
 Result = TypeVar("Result")

@@ -1,12 +1,12 @@
-"""What a backend answers besides rows and values: progress, findings, reports of maintenance."""
+"""What maintenance of a backend answers: progress and reports.  A reader of pages does not load it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from docstore.model.plain import Plain
+from docstore.storage.unreadable import Finding
 
 
 @dataclass
@@ -92,50 +92,3 @@ class BackupReport(Plain):
 
 Progress = Callable[[int, int], None]
 """Called with the bytes done, and the bytes in total."""
-
-
-class Finding(NamedTuple):
-    """Something in a store that is lost, damaged or inconsistent.
-
-    Attributes:
-        where: the page, column and time of a capture, or a part of the store; "" if only the file is known.
-        what: found, and expected.
-        remedy: what to do.
-        url: of the capture's page; "" if it concerns no capture.
-        column: families and qualifiers, such as "page:body, text:main"; "" for all columns, or without a page.
-        timestamp: of the capture, in microseconds since 1970; 0 without a page.
-        path: the damaged file, or a name of the damaged part; "" if that is not known.
-        offset: byte offset in that file, or None.
-    """
-
-    where: str
-    what: str
-    remedy: str
-    url: str = ""
-    column: str = ""
-    timestamp: int = 0
-    path: str = ""
-    offset: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what}" if self.where else self.what
-
-
-class SetAside(NamedTuple):
-    """A file of records that no row names.
-
-    Attributes:
-        name: of the file.
-        segment: number of the segment that its records were written to.
-        length_bytes: of the file; for a segment, of these records.
-        is_unfinished: its group may never have been committed.
-        start: where its records began in the segment.
-        is_in_place: it is the segment itself: a store that is open for reading only moves nothing.
-    """
-
-    name: str
-    segment: int
-    length_bytes: int
-    is_unfinished: bool = False
-    start: int = 0
-    is_in_place: bool = False

@@ -15,13 +15,59 @@ from typing import NamedTuple, TypeVar
 from docstore.model.capture import VERDICT, Column, StoredVerdict, decode_verdict
 from docstore.model.errors import CHECK, CorruptionError, InvalidArgument
 from docstore.model.keys import url_of
-from docstore.storage.reports import Finding
 
 MOST_LISTED = 1000
 """Only the first values are listed."""
 
 Value = TypeVar("Value")
 RESTORE = "fetch the page again and run `docstore check --repair`, or restore it from a backup"
+
+
+class Finding(NamedTuple):
+    """Something in a store that is lost, damaged or inconsistent.
+
+    Attributes:
+        where: the page, column and time of a capture, or a part of the store; "" if only the file is known.
+        what: found, and expected.
+        remedy: what to do.
+        url: of the capture's page; "" if it concerns no capture.
+        column: families and qualifiers, such as "page:body, text:main"; "" for all columns, or without a page.
+        timestamp: of the capture, in microseconds since 1970; 0 without a page.
+        path: the damaged file, or a name of the damaged part; "" if that is not known.
+        offset: byte offset in that file, or None.
+    """
+
+    where: str
+    what: str
+    remedy: str
+    url: str = ""
+    column: str = ""
+    timestamp: int = 0
+    path: str = ""
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" if self.where else self.what
+
+
+class SetAside(NamedTuple):
+    """A file of records that no row names.
+
+    Attributes:
+        name: of the file.
+        segment: number of the segment that its records were written to.
+        length_bytes: of the file; for a segment, of these records.
+        is_unfinished: its group may never have been committed.
+        start: where its records began in the segment.
+        is_in_place: it is the segment itself: a store that is open for reading only moves nothing.
+    """
+
+    name: str
+    segment: int
+    length_bytes: int
+    is_unfinished: bool = False
+    start: int = 0
+    is_in_place: bool = False
 
 
 class Place(NamedTuple):

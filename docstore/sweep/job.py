@@ -37,7 +37,7 @@ from docstore.model.sets import Numbers, distinct
 from docstore.model.types import SAME_PAGE, Policy
 from docstore.reading.documents import DocumentReader
 from docstore.reading.index import check_text_scheme
-from docstore.storage.reports import Finding
+from docstore.storage.unreadable import Finding
 from docstore.store import DocumentStore
 from docstore.sweep.candidates import candidates, expected_recall, leaders, overlap_candidates
 from docstore.sweep.clusters import ROUNDS, Clusters, cluster_versions, missing_pairs

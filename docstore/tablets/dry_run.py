@@ -30,8 +30,9 @@ from docstore.storage.cache import LEAST_BYTES, Memory
 from docstore.storage.engine import EVERYTHING, Engine, RunStorage, ScannedRow
 from docstore.storage.files import Files, TemporaryFolder
 from docstore.storage.port import Backend
-from docstore.storage.reports import CompactionReport, Finding
+from docstore.storage.reports import CompactionReport
 from docstore.storage.table import Table
+from docstore.storage.unreadable import Finding
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine

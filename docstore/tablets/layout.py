@@ -66,9 +66,9 @@ from docstore.storage.files import (
     read_only_error,
     translated,
 )
-from docstore.storage.reports import Finding, SetAside
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
+from docstore.storage.unreadable import Finding, SetAside
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries

@@ -30,13 +30,13 @@ from docstore.model.format import (
     SEGMENT_SUFFIX,
 )
 from docstore.storage.files import Files, ReadFile
-from docstore.storage.reports import SetAside
+from docstore.storage.unreadable import SetAside
 from docstore.tablets.record import Damage, Record, copied_segments, marked_group, walk_records
 
 COPY_BYTES = 1 << 20
 MOST_UNFINISHED = 4
 _UNFINISHED = "-unfinished"
-_NAME = re.compile(rf"(\d+)-(\d+)({_UNFINISHED})?{re.escape(SEGMENT_SUFFIX)}", re.ASCII)
+_NAME = rf"(\d+)-(\d+)({_UNFINISHED})?{re.escape(SEGMENT_SUFFIX)}"
 """Number of the segment, and the offset there of the first record."""
 
 
@@ -129,7 +129,7 @@ def list_set_aside(files: Files, folder: Path) -> list[SetAside]:
     names = files.names(folder) if files.exists(folder) else []
     return [
         SetAside(name, int(parts[1]), files.length_bytes(folder / name), parts[3] is not None, int(parts[2]))
-        for name, parts in zip(names, map(_NAME.fullmatch, names), strict=True)
+        for name, parts in zip(names, (re.fullmatch(_NAME, name, re.ASCII) for name in names), strict=True)
         if parts is not None
     ]
 

@@ -23,9 +23,8 @@ from docstore.model.types import Cell, DeleteRow, Mutation, ReadSpec, RowMutatio
 from docstore.storage.bases import BaseRows, freed_row
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, delete_of
-from docstore.storage.reports import Finding
 from docstore.storage.table import PAGES, is_later
-from docstore.storage.unreadable import RESTORE, shown_column
+from docstore.storage.unreadable import RESTORE, Finding, shown_column
 from docstore.storage.values import parse_cell_value
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import body_place, decode_ref, encode_ref

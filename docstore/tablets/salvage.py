@@ -35,7 +35,7 @@ from docstore.model.plain import Plain
 from docstore.model.types import Headers
 from docstore.storage.bases import value_name
 from docstore.storage.files import Files, ReadFile
-from docstore.storage.reports import SetAside
+from docstore.storage.unreadable import SetAside
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.dictionaries import DictionaryFiles
 from docstore.tablets.leftovers import list_set_aside

@@ -32,7 +32,7 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
 )
 from docstore.storage.files import AppendFile, Files, ReadFile
-from docstore.storage.reports import SetAside
+from docstore.storage.unreadable import SetAside
 from docstore.tablets.leftovers import UncommittedPart, examine, list_set_aside, remove_unfinished, set_aside
 from docstore.tablets.record import (
     Damage,

@@ -27,7 +27,7 @@ from docstore.model.types import DeleteCells, RowMutations, SetCell
 from docstore.reading.index import SeenPages
 from docstore.reports.check import check
 from docstore.storage.engine import ScannedRow
-from docstore.storage.reports import Finding
+from docstore.storage.unreadable import Finding
 from docstore.store import DocumentStore
 
 T0 = 1_700_000_000_000_000

@@ -50,7 +50,8 @@ from docstore.reading.snippet import Passage, Snippet
 from docstore.serving import wire as shapes
 from docstore.serving.messages import count_values
 from docstore.serving.request import Refusal, absent, failure
-from docstore.storage.reports import BackupReport, CompactionReport, Finding
+from docstore.storage.reports import BackupReport, CompactionReport
+from docstore.storage.unreadable import Finding
 from tests.serving import frames_of
 
 KINDS: list[Any] = [

@@ -74,7 +74,7 @@ from docstore.tablets.engines.log_end import cut_unsynced_end, has_gap, without_
 from docstore.tablets.engines.rowfilter import RowFilter
 from docstore.tablets.reserve import AMPLE_BYTES, RECOVERY_BYTES, recovery_bytes, shorten_log
 
-_CUT_TABLE = re.compile(r"(\d+\.(?:ldb|sst)): (?:Invalid argument|No such file)")
+_CUT_TABLE = r"(\d+\.(?:ldb|sst)): (?:Invalid argument|No such file)"
 """LevelDB maps its tables, and reads where their end should be: a table that is shorter gives EINVAL."""
 _DAMAGED = (
     "restore a backup; or run `docstore tool rebuild`, which leaves out what is damaged (if it fails, `docstore tool "
@@ -384,7 +384,7 @@ class LevelDBEngine:
             return CorruptionError(
                 f"LevelDB's keys end too early on {what}", path=str(self.path), expected="its end key"
             )
-        cut = _CUT_TABLE.search(text)
+        cut = re.search(_CUT_TABLE, text)
         if isinstance(error, plyvel.CorruptionError) or cut:
             path = f"{ENGINE_DIRECTORY}/{cut[1]}" if cut else str(self.path)
             what = "a table of LevelDB is cut or empty" if cut else f"LevelDB found damage on {what}: {text}"
