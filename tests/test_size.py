@@ -28,8 +28,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_991,
-    "lines of code of the core": 32_526,
+    "lines of code of docstore/": 43_978,
+    "lines of code of the core": 32_518,
     "files of docstore/": 201,
     "classes": 447,
     "record types": 219,
@@ -42,7 +42,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 27_009,
     "lines of tools/": 10_791,
-    "lines of tests/": 47_182,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 47_208,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 

@@ -33,6 +33,7 @@ VERSIONS = {
     "memento_client": "memento_client==0.6.1",
     "playwright": "playwright==1.65.2",
     "mcp": "mcp==2.3.0",
+    "presidio": "presidio-analyzer==2.2.366 presidio-anonymizer==2.2.366",
     "datatrove": "datatrove==0.10.1 regex orjson",
 }
 INSTALL_SECONDS = 300

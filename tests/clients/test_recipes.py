@@ -109,6 +109,33 @@ def test_an_mcp_client_searches_and_reads_a_store(environment: Callable[[str], E
     assert "the store has no page https://none.example/" in missing[0]
 
 
+def test_personal_data_of_exported_texts_are_replaced(
+    environment: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    installed = environment("presidio")
+    texts = [
+        "Write to jane.doe@example.org or call +1 212 555 0123.",
+        "Card 4111 1111 1111 1111, 192.0.2.7",
+        "No data here.",
+    ]
+    pages = [
+        {"url": f"https://a.example/{n}", "title": "By jo@example.org", "text": text, "ip": "192.0.2.1"}
+        for n, text in enumerate(texts)
+    ]
+    source, target = tmp_path / "pages.jsonl", tmp_path / "clean.jsonl"
+    source.write_text("".join(json.dumps(page) + "\n" for page in pages))
+    printed = run("pii_example.py", installed, str(source), str(target))
+    clean = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [page["text"] for page in clean] == [
+        "Write to <EMAIL_ADDRESS> or call <PHONE_NUMBER>.",
+        "Card <CREDIT_CARD>, <IP_ADDRESS>",
+        "No data here.",
+    ]
+    assert {page["title"] for page in clean} == {"By <EMAIL_ADDRESS>"}
+    assert not any("ip" in page for page in clean)
+    assert "'EMAIL_ADDRESS': 4" in printed
+
+
 def test_a_step_of_datatrove_asks_a_store(environment: Callable[[str], Environment], tmp_path: Path) -> None:
     installed = environment("datatrove")
     text = " ".join(f"word{number}" for number in range(300))
