@@ -325,6 +325,17 @@ fn decode_verdict<'py>(python: Python<'py>, value: &[u8]) -> PyResult<Bound<'py,
         .into_pyobject(python)
 }
 
+/// A capture record with other cell values in some of its columns, by their numbers; None if it is damaged.
+#[pyfunction]
+fn with_values<'py>(
+    python: Python<'py>,
+    record: &[u8],
+    values: Vec<(u8, PyBackedBytes)>,
+) -> Option<Bound<'py, PyBytes>> {
+    let values: Vec<_> = values.iter().map(|(number, value)| (*number, &value[..])).collect();
+    capture::with_values(record, &values).map(|made| PyBytes::new(python, &made))
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LiveCaptures>()?;
     module.add_function(wrap_pyfunction!(decode_capture, module)?)?;
@@ -332,5 +343,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_blank, module)?)?;
     module.add_function(wrap_pyfunction!(encode_verdict, module)?)?;
     module.add_function(wrap_pyfunction!(decode_verdict, module)?)?;
-    module.add_function(wrap_pyfunction!(not_modified, module)?)
+    module.add_function(wrap_pyfunction!(not_modified, module)?)?;
+    module.add_function(wrap_pyfunction!(with_values, module)?)
 }
