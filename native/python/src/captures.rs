@@ -216,7 +216,13 @@ struct LiveCaptures {
     checksum: Py<PyTuple>,
 }
 
-type GivenPolicy = (Option<u64>, Option<i64>, bool);
+/// See `LiveCaptures`.
+pub type GivenPolicy = (Option<u64>, Option<i64>, bool);
+
+pub fn policy_of((most, oldest, both): GivenPolicy) -> Policy {
+    Policy { most, oldest, both }
+}
+
 type LiveCapture<'py> = (Py<PyTuple>, Option<Py<PyTuple>>, Bound<'py, PyDict>);
 
 #[pymethods]
@@ -229,9 +235,8 @@ impl LiveCaptures {
         captures: GivenPolicy,
         bodies: GivenPolicy,
     ) -> PyResult<Self> {
-        let policy = |(most, oldest, both)| Policy { most, oldest, both };
         let checksum = column_of(python, capture::CHECKSUM)?.unbind();
-        let live = Live::new(policy(captures), policy(bodies));
+        let live = Live::new(policy_of(captures), policy_of(bodies));
         Ok(Self { live, records: records.try_iter()?.unbind(), find, checksum })
     }
 

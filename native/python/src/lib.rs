@@ -24,6 +24,7 @@ mod sites;
 mod survey;
 mod sweeps;
 mod text;
+mod totals;
 mod values;
 mod verdicts;
 
@@ -54,6 +55,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     survey::add_to(module)?;
     sweeps::add_to(module)?;
     text::add_to(module)?;
+    totals::add_to(module)?;
     values::add_to(module)?;
     verdicts::add_to(module)
 }

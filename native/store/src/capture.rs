@@ -12,6 +12,7 @@ use crate::varint;
 pub const BODY: usize = 1;
 pub const STATUS: usize = 2;
 pub const PAYLOAD_DIGEST: usize = 7;
+pub const VISIT: usize = 9;
 pub const TITLE: usize = 11;
 pub const MAIN: usize = 12;
 pub const CANONICAL: usize = 17;
@@ -234,6 +235,7 @@ mod tests {
             (BODY, "page", &b"body"[..]),
             (STATUS, "http", b"status"),
             (PAYLOAD_DIGEST, "http", b"payload_digest"),
+            (VISIT, "http", b"visit"),
             (TITLE, "text", b"title"),
             (MAIN, "text", b"main"),
             (CANONICAL, "text", b"canonical"),

@@ -18,6 +18,7 @@ pub mod run;
 pub mod segment;
 pub mod survey;
 pub mod sweep;
+pub mod totals;
 pub mod values;
 pub mod varint;
 pub mod verdict;
