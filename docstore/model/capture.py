@@ -177,6 +177,12 @@ def decode_verdict(value: bytes) -> StoredVerdict:
     return StoredVerdict(kind, *fields[1:8], previous, fields[9], stored)
 
 
+def counted_verdict(kind: int, previous: int, stored: int, reason: bytes) -> StoredVerdict:
+    """A verdict with what counts in totals alone; its words are numbers in the lists of `model.format`."""
+    words = _KINDS[kind], _PREVIOUS[previous], VERDICT_STORED[stored]
+    return StoredVerdict(words[0], b"", 0, 0.0, reason.decode("utf-8", "replace"), b"", 0, 0, words[1], 0.0, words[2])
+
+
 class ClusterPlace(NamedTuple):
     """The cluster of a version, as stored in `dedup:cluster` and `dedup:canonical`.
 

@@ -172,7 +172,7 @@ def keeps_all(policy: GCPolicy) -> bool:
     return policy.max_versions is None and policy.max_age_seconds is None
 
 
-def _native(policy: GCPolicy, now: int) -> tuple[int | None, int | None, bool]:
+def native_policy(policy: GCPolicy, now: int) -> tuple[int | None, int | None, bool]:
     """A policy as native code has it; a bound of half a microsecond is rounded to an even number."""
     age = policy.max_age_seconds
     return policy.max_versions, None if age is None else now - round(age * MICROS_PER_SECOND), policy.intersection
@@ -190,7 +190,7 @@ def live(
         bodies: the policy for the bodies of kept captures.
         now: microseconds since 1970.
     """
-    kept = docstore_native.LiveCaptures(records, find, _native(captures, now), _native(bodies, now))
+    kept = docstore_native.LiveCaptures(records, find, native_policy(captures, now), native_policy(bodies, now))
     for record, source, columns in kept:
         yield LiveCapture(record.timestamp, record.kind, columns, source.timestamp if source else 0, record.arrived)
 

@@ -130,11 +130,11 @@ class CaptureRows:
         captures_policy, bodies_policy: policies for captures, and for the bodies of kept captures.
         collects_captures, collects_bodies, collects: whether they may hide captures, bodies, one of the two.
         ages_captures: whether one of them hides by age: then captures expire without a write.
+        clock: microseconds since 1970, for `max_age_seconds`.
 
     Args:
         engine: has the cells.
         name: of the table.
-        clock: microseconds since 1970, for `max_age_seconds`.
         captures: the policy for captures.
         bodies: the policy for their bodies.
     """
@@ -144,7 +144,7 @@ class CaptureRows:
     ) -> None:
         self._engine = engine
         self._name = name
-        self._clock = clock
+        self.clock = clock
         self.captures_policy, self.bodies_policy = captures, bodies
         self.collects_captures, self.collects_bodies = not keeps_all(captures), not keeps_all(bodies)
         self.collects = self.collects_captures or self.collects_bodies
@@ -251,7 +251,7 @@ class CaptureRows:
 
     def capture_at(self, row_key: bytes, timestamp: int, pending: Pending = NONE_PENDING) -> LiveCapture | None:
         """The live capture at a time; None if there is none, or a policy hides it."""
-        now = self._clock()
+        now = self.clock()
         policies = (self.captures_policy, self.bodies_policy)
         if not all(keeps_all(policy) or _keeps_from(policy, timestamp, now) for policy in policies):
             newest = self.newest_capture(row_key, None, pending)
@@ -287,7 +287,7 @@ class CaptureRows:
     def _live(
         self, records: Iterable[CaptureRecord], find: Callable[[int], CaptureRecord | None]
     ) -> Iterator[LiveCapture]:
-        return live(records, find, self.captures_policy, self.bodies_policy, self._clock())
+        return live(records, find, self.captures_policy, self.bodies_policy, self.clock())
 
     def scan_captures(
         self, start: bytes = b"", end: bytes | None = None, others: Iterable[str] = ()
@@ -323,8 +323,8 @@ class CaptureRows:
     def replacement(self, row_key: bytes, old: CaptureRecord, new: CaptureRecord) -> RowMutations | None:
         """The mutation that replaces a record with another; None if the row has something else there by now.
 
-        Compaction, `reindex` and the dropping of bodies change records this way, under the writers' lock.  On None they
-        read the row again.
+        `reindex` and the dropping of bodies change records this way, under the writers' lock.  On None they read the
+        row again.
         """
         if self.record(row_key, old.timestamp) != old:
             return None

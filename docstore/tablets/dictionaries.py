@@ -426,6 +426,7 @@ class TabletDictionaries:
         self._ahead_from = self._ahead_to = b""
         self._prepared: dict[tuple[Column, bool], Dictionary] = {}
         """Those used last, by column, and whether they are of a site."""
+        self._readable: set[bytes] = set()
 
     @property
     def made(self) -> set[bytes]:
@@ -444,11 +445,25 @@ class TabletDictionaries:
 
     def choose(self, row_key: bytes, column: Column) -> Dictionary | None:
         """The dictionary for a value of a row, prepared; None if there is none."""
-        of_site = self._checksum_of_site(row_key, column)
-        if of_site and (found := self._prepare(column, of_site, is_of_site=True)) is not None:
-            return found
-        checksum = self._checksum_of_tablet(column)
-        return self._prepare(column, checksum, is_of_site=False) if checksum else None
+        checksum = self.checksum(row_key, column)
+        if not checksum:
+            return None
+        scope = column, checksum != self._checksum_of_tablet(column)
+        found = self._prepared.get(scope)
+        if found is None or found.checksum != checksum:
+            content = self._load(checksum)
+            if content is None:
+                return None
+            found = self._prepared[scope] = Dictionary(content, self._level, checksum)
+        return found
+
+    def checksum(self, row_key: bytes, column: Column) -> bytes:
+        """The checksum of the dictionary for a value of a row; b"" if there is none that can be read."""
+        for checksum in (self._checksum_of_site(row_key, column), self._checksum_of_tablet(column)):
+            if checksum and (checksum in self._readable or self._load(checksum) is not None):
+                self._readable.add(checksum)
+                return checksum
+        return b""
 
     def plan(self) -> Plan:
         """The plan that sets the tablet's new dictionaries, and removes all that are not kept.
@@ -494,15 +509,6 @@ class TabletDictionaries:
         self._ahead_from, self._ahead_to = first, _SITES_END
         if len(rows) == ROWS_AHEAD:  # of the last site some may be left
             self._ahead_to = rows[-1].row_key.rpartition(b" ")[0] + b" "
-
-    def _prepare(self, column: Column, checksum: bytes, *, is_of_site: bool) -> Dictionary | None:
-        found = self._prepared.get((column, is_of_site))
-        if found is None or found.checksum != checksum:
-            content = self._load(checksum)
-            if content is None:
-                return None
-            found = self._prepared[column, is_of_site] = Dictionary(content, self._level, checksum)
-        return found
 
 
 def checksums_in_use(engine: Engine) -> Iterator[bytes]:

@@ -88,12 +88,17 @@ def encode_records(records: Sequence[Record], segment: int, offset: int) -> tupl
     """
     made = docstore_native.encode_records(records, segment, offset)
     if made is None:
-        raise InvalidArgument(
-            "a record does not fit docs/format.md: its kind, codec and related checksum must be known; its timestamp "
-            "is microseconds in [0, 2**63); its value has at most 2**32 - 1 bytes, its row key and column at most "
-            f"{RECORD_FIELDS_MAX_BYTES}; split a longer value"
-        )
+        raise record_does_not_fit()
     return made
+
+
+def record_does_not_fit() -> InvalidArgument:
+    """The error for a record with a field that does not fit the format."""
+    return InvalidArgument(
+        "a record does not fit docs/format.md: its kind, codec and related checksum must be known; its timestamp "
+        "is microseconds in [0, 2**63); its value has at most 2**32 - 1 bytes, its row key and column at most "
+        f"{RECORD_FIELDS_MAX_BYTES}; split a longer value"
+    )
 
 
 def encode_record(record: Record, segment: int) -> bytes:

@@ -15,14 +15,14 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import TypeAlias
 
 import numpy as np
 
+from docstore.compiled import docstore_native
 from docstore.dedup.index import (
     FAMILY,
-    NO_KEYS,
     HashIndex,
     NewPostings,
     Posted,
@@ -60,7 +60,7 @@ from docstore.model.types import (
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import open_texts
 from docstore.storage.bases import value_name
-from docstore.storage.captures import CaptureRecord, sound_records, without_crawl
+from docstore.storage.captures import CaptureRecord, native_policy, sound_records, without_crawl
 from docstore.storage.engine import Engine, Plan
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.schema import META_FAMILY
@@ -397,7 +397,8 @@ class Poster:
         return found._replace(body_checksum=taken.checksum or b"")
 
 
-SCANNED_POSTINGS = 4096
+SCANNED_ROWS = 256
+"""Rows that are handed to native code at once."""
 REMOVED_AT_ONCE = 256
 """Postings verified again and removed while the lock is taken once: a few milliseconds."""
 
@@ -418,9 +419,9 @@ class Pruner:
         engine: has the postings.
         text_index: has the keys of texts.
         is_live: of a page; takes b"" for any body.
-        likely: `page_key` of pages and bodies that were live a moment ago, ascending: few others are looked up.
         lock: writers hold it from a page's verdict to its commit.
         commit: writes a plan, under the lock.
+        totals: has the pages that were live a moment ago; few others are looked up.
     """
 
     def __init__(
@@ -430,12 +431,12 @@ class Pruner:
         is_live: IsLive,
         lock: AbstractContextManager[object],
         commit: Callable[[Plan], None],
-        likely: Keys = NO_KEYS,
+        totals: docstore_native.Totals,
     ) -> None:
         self._engine = engine
         self._text_index = text_index
         self._is_live = is_live
-        self._likely = likely
+        self._totals = totals
         self._lock = lock
         self._commit = commit
 
@@ -454,9 +455,9 @@ class Pruner:
 
     def _sweep(self, kind: int) -> int:
         removed = 0
-        for postings in _in_slices(self._postings(kind)):
-            keys = np.fromiter((page_key(*_page_and_body(posting)) for posting in postings), np.uint64, len(postings))
-            unsure = (postings[place] for place in _missing(keys, self._likely))
+        scan = self._engine.scan(POSTINGS, bytes((kind,)), bytes((kind + 1,)))
+        while rows := list(islice(scan, SCANNED_ROWS)):
+            unsure = ((rows[row].row_key, rows[row].cells[cell].qualifier) for row, cell in self._totals.unsure(rows))
             removed += self._remove([posting for posting in unsure if self._page_is_gone(posting)])
         return removed
 
@@ -471,7 +472,8 @@ class Pruner:
         return removed
 
     def _page_is_gone(self, posting: Posting) -> bool:
-        return not self._is_live(*_page_and_body(posting))
+        row_key, qualifier = posting
+        return not self._is_live(posted_page(row_key, qualifier), row_key[1:] if row_key[0] == POSTING_BODY else b"")
 
     def _texts(self) -> Keys:
         """Numbers of the texts that have a page, ascending: 8 bytes each."""
@@ -481,34 +483,6 @@ class Pruner:
         ):
             numbers.append(number_of(row.row_key))
         return np.unique(np.frombuffer(numbers, np.uint64)) if numbers else np.empty(0, np.uint64)
-
-    def _postings(self, kind: int) -> Iterator[Posting]:
-        for row in self._engine.scan(POSTINGS, bytes((kind,)), bytes((kind + 1,))):
-            for cell in row.cells:
-                yield row.row_key, cell.qualifier
-
-
-def page_key(pointer: PagePointer, body: bytes) -> int:
-    """A page, with the head of its body's checksum or b"", as a key of `Pruner`: in memory only."""
-    return hash((pointer, body)) & ((1 << 64) - 1)
-
-
-def _page_and_body(posting: Posting) -> tuple[PagePointer, bytes]:
-    row_key, qualifier = posting
-    return posted_page(row_key, qualifier), row_key[1:] if row_key[0] == POSTING_BODY else b""
-
-
-def _missing(numbers: Keys, live: Keys) -> list[int]:
-    """Positions of the numbers that are not live."""
-    if not len(live):
-        return list(range(len(numbers)))
-    places = np.minimum(np.searchsorted(live, numbers), len(live) - 1)
-    return [int(place) for place in np.flatnonzero(live[places] != numbers)]
-
-
-def _in_slices(postings: Iterator[Posting]) -> Iterator[list[Posting]]:
-    while part := list(islice(postings, SCANNED_POSTINGS)):
-        yield part
 
 
 RECOUNTS = 3
@@ -531,7 +505,7 @@ def prune(backend: Backend, table: Table, committer: Committer) -> int:
     for _ in range(RECOUNTS):
         with committer.lock:
             commits, before = committer.commits, backend.stats()["totals"]
-        live, likely = live_pages(table, backend.values)
+        live, totals = live_pages(table, backend.values)
         with committer.lock:
             if committer.commits == commits:
                 plan = Plan()
@@ -539,34 +513,32 @@ def prune(backend: Backend, table: Table, committer: Committer) -> int:
                 live.subtract(before)
                 committer.commit(plan)
                 break
-    return Pruner(backend.engine, open_texts(backend, table), is_live, committer.lock, committer.commit, likely).run()
+    return Pruner(backend.engine, open_texts(backend, table), is_live, committer.lock, committer.commit, totals).run()
 
 
-def live_pages(table: Table, values: Values) -> tuple[Counter[str], Keys]:
-    """The totals of what is live, and keys of the live pages for `Pruner`, in one scan of all rows.
+def live_pages(table: Table, values: Values) -> tuple[Counter[str], docstore_native.Totals]:
+    """The totals of what is live, and the live pages for `Pruner`, in one scan of all rows.
 
     No body is read.  A rejected capture is live too, but no page.
     """
-    page_keys = array("Q")  # 16 bytes a page
-    urls = visits = 0
 
-    def written() -> Iterator[tuple[capture.StoredVerdict, int]]:
-        nonlocal urls, visits
-        for row in table.scan_captures():
-            has_page = False
-            for one in table.row_captures(row.cells):
-                if one.shows_page:
-                    pointer = PagePointer(one.timestamp, row.row_key)
-                    page_keys.extend((page_key(pointer, b""), page_key(pointer, body_head(one.checksum))))
-                if capture.VISIT in one.columns:
-                    visits += 1
-                elif capture.VERDICT in one.columns:
-                    with suppress(DocstoreError):  # damaged; `docstore check` lists it
-                        verdict = capture.decode_verdict(values.fetch(one.columns[capture.VERDICT]))
-                        has_page = True
-                        yield verdict, raw_bytes_of(one.columns.get(capture.BODY, INLINE_TAG))
-            urls += has_page
+    def fetch(cell_value: bytes) -> bytes | None:
+        with suppress(DocstoreError):  # damaged; `docstore check` lists it
+            return values.fetch(cell_value)
+        return None
 
-    found = counts_of(written())
-    found.update({"urls": urls - found["urls"], "visits": visits})
-    return found, np.sort(np.frombuffer(page_keys, np.uint64)) if page_keys else NO_KEYS
+    policies, now = (table.captures_policy, table.bodies_policy), table.clock()
+    totals = docstore_native.Totals(*(native_policy(policy, now) for policy in policies))
+    scan = table.scan_captures()
+    while rows := list(islice(scan, SCANNED_ROWS)):
+        totals.add_rows(rows, fetch)
+    found = counts_of(_captures_of(totals))
+    found.update({"urls": totals.urls - found["urls"], "visits": totals.visits})
+    return found, totals
+
+
+def _captures_of(totals: docstore_native.Totals) -> Iterator[tuple[capture.StoredVerdict, int]]:
+    """The verdicts that are counted, and the bytes of bodies, as `counts_of` takes them."""
+    for kind, previous, stored, reason, count, body_bytes in totals.groups():
+        verdict = capture.counted_verdict(kind, previous, stored, reason)
+        yield from chain(((verdict, body_bytes),), repeat((verdict, 0), count - 1))

@@ -16,6 +16,7 @@ from committed import commit_postings, texts_under
 from memory_engine import MemoryEngine
 from numpy.typing import NDArray
 
+from docstore.compiled import docstore_native
 from docstore.dedup.index import IndexQuery, NewPostings
 from docstore.dedup.runs import RunFiles, RunIndex, Span
 from docstore.model.choices import Durability
@@ -27,6 +28,7 @@ from docstore.storage.files import Files
 from docstore.writing.maintenance import Pruner
 
 FLUSH = 50
+NO_PAGES = docstore_native.Totals((None, None, False), (None, None, False))
 
 
 def query(number: int) -> IndexQuery:
@@ -486,7 +488,7 @@ def test_compaction_lets_writers_go_on_while_buckets_are_pruned(store: Store, mo
     monkeypatch.setattr(buckets, "begin_prune", recording(buckets.begin_prune))
     monkeypatch.setattr(buckets, "prune", recording(buckets.prune))
     store.write(buckets, 40)
-    removed = Pruner(store.engine, buckets, lambda page, body: True, lock, lambda rows: None).run()
+    removed = Pruner(store.engine, buckets, lambda page, body: True, lock, lambda rows: None, NO_PAGES).run()
     assert removed > 100, "there are no rows of texts, so all of them are gone"
     assert was_locked == [True, False]
 
@@ -731,7 +733,7 @@ def test_a_pruner_that_fails_keeps_nothing_in_memory(store: Store) -> None:
 
     buckets = store.open()
     store.write(buckets, 40)
-    pruner = Pruner(Fails(), buckets, lambda page, body: True, threading.Lock(), lambda rows: None)
+    pruner = Pruner(Fails(), buckets, lambda page, body: True, threading.Lock(), lambda rows: None, NO_PAGES)
     with pytest.raises(StorageError):
         pruner.run()
     assert buckets.prune(np.empty(0, np.uint64)) == 0, "that pruning has ended"

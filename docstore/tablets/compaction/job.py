@@ -79,6 +79,7 @@ from docstore.tablets.dictionaries import TabletDictionaries, checksums_in_use
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import dictionaries_set_aside, remove_unfinished
 from docstore.tablets.manifest import Tablet
+from docstore.tablets.record import SegmentNames, encode_records
 from docstore.tablets.reserve import FULL_DISK
 from docstore.tablets.segment import SegmentRow
 
@@ -374,7 +375,7 @@ class Compaction:
         """
         backend = self._backend
         copies = not (self._level.compares or self._full or purged)
-        moved_shared: dict[bytes, bytes] = {}
+        shared = docstore_native.SharedMoves()
         threads = max(1, min(len(chosen), os.cpu_count() or 1))
         failures: list[BaseException] = []
         stop = threading.Event()
@@ -403,7 +404,7 @@ class Compaction:
                     backend.files, self._value_log, number, old, self._level_name, first_new
                 ),
                 copies=copies,
-                moved_shared=moved_shared,
+                shared=shared,
                 cache_bytes=CACHE_BYTES // threads,
             )
             relocator = Relocator(
@@ -510,11 +511,10 @@ class Compaction:
         if marks and not self._value_log.is_pinned():
             with uninterrupted():
                 writer = SegmentWriter(backend.files, self._value_log, 0, numbers, SEGMENT_OF_MARKS, marks_number)
-                for delete_mark in marks:
-                    writer.add(delete_mark)
+                writer.add(encode_records(marks, writer.number, writer.length_bytes)[0])
                 segment_of_marks = writer.finish()
                 with committer.lock:
-                    backend.manifest.write_segment(segment_of_marks, committer.durability, writer.names)
+                    backend.manifest.write_segment(segment_of_marks, committer.durability, SegmentNames())
         removed = 0
         backend.values.wait_for_readers()  # they may have refs into these segments
         for number in numbers:

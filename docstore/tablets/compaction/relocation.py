@@ -6,13 +6,13 @@ its record is replaced as a whole, and only if no other writer has changed it.  
 garbage, and the next pass takes the row again.
 
     Relocator    the rows
-        move         scans the rows of a tablet, and calls `_plan` for each
-        _plan        gives the moves of a row: `ValueMover.moves` for each capture
+        move         scans the rows of a tablet, and calls `_plan` for each chunk
+        _plan        plans the changes of rows; `_kept` says what the policies keep of a row
         publish      finishes the segment, and calls `_apply` for each planned row
         _apply       compares each planned row with what is stored now, and swaps the refs
     ValueMover   the values
-        moves        gives the moves of a capture: `_move` for each value in an old segment
-        _move        copies the record, refers to another one of the same bytes, or encodes the value again
+        plan         native code (`native/store/src/moving.rs`) chooses the values that move, and copies records
+        _encode      encodes a value that is left, or refers to another record of the same bytes
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from threading import Event
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from docstore.compiled import docstore_native
 from docstore.model.capture import (
     BODY,
     CANONICAL_PAGE,
@@ -32,14 +33,7 @@ from docstore.model.capture import (
     decode_cluster_place,
 )
 from docstore.model.errors import CorruptionError, StorageError
-from docstore.model.format import (
-    CAPTURE_FAMILY,
-    CODEC_ZSTD_BODY,
-    CODEC_ZSTD_DELTA,
-    CODEC_ZSTD_DICTIONARY,
-    INLINE_LIMIT_BYTES,
-    RECORD_BODY_LENGTH_BYTES,
-)
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_FIELDS, INLINE_LIMIT_BYTES
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import TABLE as BASES
 from docstore.storage.bases import Base, NewValue, base_row, value_name
@@ -49,25 +43,19 @@ from docstore.storage.files import uninterrupted
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import PAGES, Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import (
-    INLINE_TAG,
-    REF_TAG,
-    encode_absent,
-    encode_ref_value,
-    is_absent,
-    parse_cell_value,
-    raw_bytes_of,
-)
+from docstore.storage.values import INLINE_TAG, is_absent, raw_bytes_of
 from docstore.tablets.commit import LocalCommitter
-from docstore.tablets.compaction.encoding import Columns, Level, OldValue, Relatives
-from docstore.tablets.compaction.segments import SegmentWriter, place_of, segment_of
+from docstore.tablets.compaction.encoding import Level, OldValue, Relatives
+from docstore.tablets.compaction.segments import SegmentWriter, rules_of, segment_of
 from docstore.tablets.dictionaries import TabletDictionaries
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Tablet
-from docstore.tablets.record import CODEC_NAMES, Record, body_place, decode_ref
+from docstore.tablets.record import CODEC_NAMES, Record, SegmentNames, record_does_not_fit
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
 
 SLICE_CELLS = 1000
+CHUNK_ROWS = 64
+"""Rows whose records are read together; Ctrl-C is answered between two chunks."""
 APPLY_MOVES = 256
 """Refs swapped under one hold of the lock: those of about 100 rows, or some of a row with very many captures."""
 PENDING_MOVES = 20_000
@@ -75,31 +63,24 @@ PENDING_MOVES = 20_000
 TEXT_ON_BODY = 0.12
 """Part of a text's bytes that a delta against its own body, if that is whole, saves compared with the text alone."""
 
+Move: TypeAlias = tuple[int, bytes, bytes, bytes, Base | bytes | None]
+"""A value with a new ref, or a body that is dropped: the number of its column in a capture record, or 0 for the value
+of another cell; its old and its new cell value; its name as a base, b"" if it is none or that is not known; the base of
+the new record, if that is a delta: only its name if the record was copied."""
 
-class Move(NamedTuple):
-    """A value with a new ref, or a body that is dropped.
-
-    Attributes:
-        column: of the value.
-        old, new: its cell values.
-        name: of a body or text as a base; b"" for other columns, and for copied records that are no base.
-        base: of the new record, if it is a delta; else None.
-    """
-
-    column: Column
-    old: bytes
-    new: bytes
-    name: bytes = b""
-    base: Base | None = None
+Settled: TypeAlias = tuple[bytes, bytes, Base | None, bool, bool]
+"""What became of a value that native code has left: its new cell value; its name as a base; the base of the new
+record, if that is a delta; whether it is a body whose record was written just now, and whole; whether captures of other
+pages, or deltas, may refer to the record."""
 
 
 class PlannedRow(NamedTuple):
-    """The changes of one row, each a capture record or a cell of another family with its moves, and whether policies
-    drop some of its cells."""
+    """The changes of one row: capture records and cells of other families with their moves, and whether policies drop
+    some of its cells."""
 
     row_key: bytes
-    changes: list[tuple[CaptureRecord | Cell, list[Move]]]
-    collect: bool
+    changes: list[tuple[Cell, list[Move]]]
+    drops_cells: bool
 
 
 class Relocator:
@@ -156,23 +137,16 @@ class Relocator:
         try:
             with self._committer.lock:
                 self._committer.followers.add(self._follow)
-            for row in self._engine.scan(PAGES, self.tablet.start, self.tablet.end, ReadSpec(cell_limit=SLICE_CELLS)):
+            scan = self._engine.scan(PAGES, self.tablet.start, self.tablet.end, ReadSpec(cell_limit=SLICE_CELLS))
+            while rows := list(islice(scan, CHUNK_ROWS)):
                 if self._stop.is_set():
                     raise StorageError("the compaction of another tablet failed")
-                planned = self._plan(row)
-                self._on_bytes(mover.take_read_bytes())
-                if row.truncated and planned.collect:
-                    self._collect_long_row(row.row_key)
-                    planned = planned._replace(collect=False)
-                counts.rows += not again
-                self._pending += _pieces(planned)
-                self._pending_moves += _moves_of(planned)
-                if mover.segment_bytes >= SEGMENT_LIMIT_BYTES or self._pending_moves >= PENDING_MOVES:
-                    self.publish()
+                counts.rows += 0 if again else len(rows)
+                self._plan(rows)
             self.publish()
         except BaseException:
             with uninterrupted():
-                segment = mover.take_segment()
+                segment, _ = mover.take_segment()
                 if segment is not None:
                     segment.abandon()
             raise
@@ -213,8 +187,28 @@ class Relocator:
 
     # --- planning
 
-    def _plan(self, row: ScannedRow) -> PlannedRow:
-        """Move the values of a row, and plan its changes."""
+    def _plan(self, rows: list[ScannedRow]) -> None:
+        """Move the values of rows, and plan their changes; publish them when a segment is full."""
+        mover, first = self.mover, 0
+        while True:
+            if not self._table.collects:
+                first = mover.add_rows(rows, first)
+            if first == len(rows):
+                break
+            mover.add_row(rows[first].row_key, *self._kept(rows[first]))
+            first += 1
+        while not mover.is_done:
+            planned = mover.plan(SEGMENT_LIMIT_BYTES, PENDING_MOVES - self._pending_moves)
+            self._on_bytes(mover.take_read_bytes())
+            self._pending += [piece for row in planned for piece in _pieces(row)]
+            self._pending_moves += sum(map(_moves_of, planned))
+            is_full = mover.segment_bytes >= SEGMENT_LIMIT_BYTES or self._pending_moves >= PENDING_MOVES
+            if is_full and mover.is_between_rows:
+                self.publish()
+
+    def _kept(self, row: ScannedRow) -> tuple[list[Cell], list[int], bool]:
+        """The sound cells of a row that the policies keep, the times of captures whose bodies are dropped, and whether
+        some cells have to be deleted."""
         cells = [
             cell
             for cell in all_cells(self._engine, PAGES, row)
@@ -230,31 +224,27 @@ class Relocator:
                     self.mover.record_damage(error, Place(row_key, CAPTURE_FAMILY, b"", cell.timestamp))
         is_sound = len(records) == sum(cell.family == CAPTURE_FAMILY for cell in cells)
         dropped = set(self._table.dropped_of(cells)) if is_sound else set()
-        without_body = self._table.bodies_to_drop(list(records.values()))
-        self.mover.begin_row({cell.timestamp: cell.value for cell in cells if cell[:2] == CANONICAL_PAGE})
-        changes: list[tuple[CaptureRecord | Cell, list[Move]]] = []
-        for cell in cells:
-            if cell in dropped:
-                continue
-            old = records.get(cell.timestamp) if cell.family == CAPTURE_FAMILY else cell
-            if old is not None:
-                columns = {old[:2]: old.value} if isinstance(old, Cell) else old.columns
-                pointer, drops_body = PagePointer(cell.timestamp, row_key), cell.timestamp in without_body
-                if moves := self.mover.moves(pointer, columns, drops_body=drops_body):
-                    changes.append((old, moves))
-        return PlannedRow(row_key, changes, is_sound and (row.truncated or bool(dropped)))
+        hidden = list(self._table.bodies_to_drop(list(records.values())))
+        if is_sound and row.truncated:
+            self._collect_long_row(row_key)
+        kept = [
+            cell
+            for cell in cells
+            if cell not in dropped and (cell.family != CAPTURE_FAMILY or cell.timestamp in records)
+        ]
+        return kept, hidden, bool(dropped) and not row.truncated
 
     # --- applying
 
     def publish(self) -> None:
         """Finish the segment and write its manifest row; then swap the refs, a few rows under each hold of the lock."""
         with uninterrupted():
-            segment = self.mover.take_segment()
+            segment, names = self.mover.take_segment()
             if segment is not None:
                 try:
                     row = segment.finish()
                     with self._committer.lock:
-                        self._committer.manifest.write_segment(row, self._committer.durability, segment.names)
+                        self._committer.manifest.write_segment(row, self._committer.durability, names)
                 except BaseException:  # once its sources are removed, a file without a row looks like lost records
                     segment.abandon()
                     raise
@@ -277,71 +267,59 @@ class Relocator:
         REQUIRES: the committer's lock.
         """
         row_key = planned.row_key
-        dropped = list(self._table.dropped(row_key)) if planned.collect else []
+        dropped = list(self._table.dropped(row_key)) if planned.drops_cells else []
         mutations: list[Mutation] = [delete_of(cell) for cell in dropped]
         self._counts.expired_cells += len(dropped)
         dropped_keys = {cell[:3] for cell in dropped}
         hidden: set[int] | None = None
-        for old, moves in planned.changes:
-            if (old[:3] if isinstance(old, Cell) else (CAPTURE_FAMILY, b"", old.timestamp)) in dropped_keys:
+        for cell, moves in planned.changes:
+            if dropped and cell[:3] in dropped_keys:
                 continue
-            new: dict[Column, bytes] = {}
+            new: list[tuple[int, bytes]] = []
             bases: dict[tuple[str, bytes], list[Mutation]] = {}
             for move in moves:
-                if is_absent(move.new):
+                if is_absent(move[2]):
                     if hidden is None:
                         hidden = self._table.bodies_to_drop(list(self._table.records(row_key)))
-                    if old.timestamp not in hidden:  # a visit has confirmed it since then; the next pass moves it
+                    if cell.timestamp not in hidden:  # a visit has confirmed it since then; the next pass moves it
                         self._counts.left_values += 1
                         continue
                 elif not self._update_bases(move, bases):
                     self._counts.left_values += 1
                     continue
-                new[move.column] = move.new
+                new.append((move[0], move[2]))
             if not new:
                 continue
-            replaced = self._replaced(row_key, old, new)
-            if replaced is None:
+            if row_key in self._changed and self._engine.value_at(PAGES, row_key, *cell[:3]) != cell.value:
                 self._counts.lost_races += 1
                 continue
-            mutations += replaced
+            is_record = cell.family == CAPTURE_FAMILY
+            value = docstore_native.with_values(cell.value, new) if is_record else new[0][1]
+            assert value is not None
+            mutations.append(SetCell(*cell[:3], value))
             rows.update(bases)
         if mutations:
             rows.setdefault((PAGES, row_key), []).extend(mutations)
 
-    def _replaced(
-        self, row_key: bytes, old: CaptureRecord | Cell, new: dict[Column, bytes]
-    ) -> Sequence[Mutation] | None:
-        """The mutations that give a record or cell its new values; None if it has changed since it was read."""
-        is_same = row_key not in self._changed
-        if isinstance(old, CaptureRecord):
-            if is_same:
-                return [old._replace(columns=old.columns | new).cell()]
-            row = self._table.replacement(row_key, old, old._replace(columns=old.columns | new))
-            return None if row is None else row.mutations
-        spec = ReadSpec((old.family,), old.qualifier, old.timestamp, old.timestamp + 1)
-        if not is_same and old not in self._engine.read_row(PAGES, row_key, spec):
-            return None
-        return [SetCell(*old[:3], value) for value in new.values()]
-
     def _update_bases(self, move: Move, rows: dict[tuple[str, bytes], list[Mutation]]) -> bool:
         """Add the rows of bases that change with a move; False if the new value cannot be used."""
-        own_name = move.name or self._base_rows.name_of(move.old)
+        column, old, new, name, base = move
+        own_name = name or self._base_rows.name_of(old)
         base_value = self._base_rows.cell_value(own_name) if own_name else None
-        if move.base is None:
-            if own_name and base_value is not None and (base_value == move.old or own_name in self._base_rows.retired):
-                self._make_base(own_name, move.new, rows)
+        if base is None:
+            if own_name and base_value is not None and (base_value == old or own_name in self._base_rows.retired):
+                self._make_base(own_name, new, rows)
             return True
-        if base_value == move.old:
+        if base_value == old:
             return False  # the value was encoded as a delta, but has become a base since then
-        name = move.base.name
+        name = base if isinstance(base, bytes) else base.name
         if name in self._base_rows.retired or self._base_rows.cell_value(name) is None:
-            if not move.base.cell_value:
+            if isinstance(base, bytes) or not base.cell_value:
                 return False  # its base was freed
-            key = move.base.pointer.row_key, move.column, move.base.cell_value
-            if segment_of(move.base.cell_value) in self._old and not has_value(self._table, *key):
+            key = base.pointer.row_key, CAPTURE_FIELDS[column], base.cell_value
+            if segment_of(base.cell_value) in self._old and not has_value(self._table, *key):
                 return False  # the thread of another tablet has moved it meanwhile, and its old record would stay
-            self._make_base(name, move.base.cell_value, rows)
+            self._make_base(name, base.cell_value, rows)
         return True
 
     def _make_base(self, name: bytes, cell_value: bytes, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
@@ -356,16 +334,15 @@ def _moves_of(planned: PlannedRow) -> int:
 
 def _pieces(planned: PlannedRow) -> Iterator[PlannedRow]:
     """Split the plan of a row into pieces of about APPLY_MOVES moves; a row need not change as a whole."""
-    changes: list[tuple[CaptureRecord | Cell, list[Move]]] = []
-    count, collect = 0, planned.collect
-    for old, moves in planned.changes:
+    changes: list[tuple[Cell, list[Move]]] = []
+    count, drops_cells = 0, planned.drops_cells
+    for cell, moves in planned.changes:
         if changes and count + len(moves) > APPLY_MOVES:
-            yield PlannedRow(planned.row_key, changes, collect)
-            changes, count, collect = [], 0, False
-        changes.append((old, moves))
+            yield PlannedRow(planned.row_key, changes, drops_cells)
+            changes, count, drops_cells = [], 0, False
+        changes.append((cell, moves))
         count += len(moves)
-    if changes or collect:
-        yield PlannedRow(planned.row_key, changes, collect)
+    yield PlannedRow(planned.row_key, changes, drops_cells)
 
 
 def _batches(pending: Sequence[PlannedRow]) -> Iterator[list[PlannedRow]]:
@@ -400,7 +377,7 @@ class ValueMover:
         old: segments to empty.
         begin_segment: starts a segment of a tablet.
         copies: records that would hardly become smaller are copied.
-        moved_shared: values that pages may share, once they are moved: old -> new cell value.
+        shared: moved values that pages may share, of all tablets.
         cache_bytes: raw bytes of bases that are kept in memory.
     """
 
@@ -415,7 +392,7 @@ class ValueMover:
         old: set[int],
         begin_segment: Callable[[int], SegmentWriter],
         copies: bool,
-        moved_shared: dict[bytes, bytes],
+        shared: docstore_native.SharedMoves,
         cache_bytes: int,
     ) -> None:
         self.counts = CompactionReport("")
@@ -428,35 +405,19 @@ class ValueMover:
         self._old = old
         self._begin_segment = begin_segment
         self._copies = copies
-        self._moved_shared = moved_shared
-        self._moved_here: dict[bytes, bytes] = {}
-        """Those of the segment that is being written: other threads must not refer to it before its manifest row."""
         self._cache_bytes = cache_bytes
+        self._native = docstore_native.Mover(old, rules_of(table), shared)
+        self.add_rows, self.add_row, self.share_moved = self._native.add_rows, self._native.add_row, self._native.share
         self._segment: SegmentWriter | None = None
         self._read_bytes = 0
         self._relatives: Relatives
         """Of the current pass over the tablet."""
-        self._last_body = b""
-        """New cell value of the record written last, if that is a body and no delta."""
         self._old_body = b"", b""
-        """Cell value and bytes of the body that was moved last; no bytes if it was copied."""
-        # Of the current row.
-        self._canonical: dict[int, bytes] = {}
-        self._done: dict[bytes, Move] = {}
-        """Moves by old cell value: captures of a row may share a body."""
+        """Cell value and bytes of the body that was encoded last."""
 
     def begin_pass(self) -> None:
         """Begin a pass over the tablet."""
         self._relatives = Relatives(self._tablet, self._backend, self._table, self._level, self._cache_bytes)
-
-    def begin_row(self, canonical: dict[int, bytes]) -> None:
-        """Begin a row.
-
-        Args:
-            canonical: its cell values of `dedup:canonical`, by time.
-        """
-        self._canonical = canonical
-        self._done = {}
 
     def take_read_bytes(self) -> int:
         """Bytes of old records that were moved since the last call."""
@@ -464,138 +425,125 @@ class ValueMover:
         return read_bytes
 
     @property
+    def is_done(self) -> bool:
+        """Whether all rows that were added are planned."""
+        return self._native.is_done
+
+    @property
+    def is_between_rows(self) -> bool:
+        """Whether no row is planned in part."""
+        return self._native.is_between_rows
+
+    @property
     def segment_bytes(self) -> int:
         """Length of the segment that is being written."""
-        return 0 if self._segment is None else self._segment.length_bytes
+        return self._native.length_bytes
 
-    def take_segment(self) -> SegmentWriter | None:
-        """The segment that is being written, for the caller to finish or abandon; None if there is none."""
+    def take_segment(self) -> tuple[SegmentWriter | None, SegmentNames]:
+        """The segment that is being written, for the caller to finish or abandon, and the names in its records."""
         segment, self._segment = self._segment, None
-        self._last_body = b""  # a text can be a delta of the record directly before it, in its own segment
-        return segment
-
-    def share_moved(self) -> None:
-        """Let other tablets refer to moved values that pages may share: their segment has its manifest row."""
-        self._moved_shared.update(self._moved_here)
-        self._moved_here.clear()
-
-    # --- from an old cell value to a move
-
-    def moves(self, pointer: PagePointer, columns: Columns, *, drops_body: bool) -> list[Move]:
-        """Move the values of a capture, or of a cell of another family.
-
-        A text is written directly after its body, so that it can be a delta of that.
-
-        Args:
-            pointer: of the capture.
-            columns: its values.
-            drops_body: a policy drops its body.
-        """
-        moves: list[Move] = []
-        body: Move | None = None
-        items = [item for item in columns.items() if item[1][:1] == REF_TAG or (drops_body and item[0] == BODY)]
-        for column, old in sorted(items, key=lambda item: (item[0] != BODY, item[0] != MAIN)):
-            if drops_body and column == BODY:
-                moves.append(Move(BODY, old, encode_absent(raw_bytes_of(old))))
-                continue
-            if segment_of(old) not in self._old:
-                continue
-            move = self._done.get(old)
-            if move is None:
-                try:
-                    move = self._done[old] = self._move(pointer, columns, column, body)
-                except CorruptionError as error:
-                    self.record_damage(error, Place(pointer.row_key, *column, pointer.timestamp))
-                    continue
-            if column == BODY:
-                body = move
-            moves.append(move)
-        return moves
+        *names, written = self._native.end_segment()
+        codec_bytes = self.counts.codec_bytes
+        for (family, codec), record_bytes in written.items():
+            kind = f"{family}.{CODEC_NAMES[codec]}"
+            codec_bytes[kind] = codec_bytes.get(kind, 0) + record_bytes
+        return segment, SegmentNames(*names)
 
     def record_damage(self, error: CorruptionError, place: Place) -> None:
         """List a value that cannot be read; it stays where it is."""
         self._values.unreadable.record(error, place)
         self.counts.damaged_values += 1
 
-    def _move(self, pointer: PagePointer, columns: Columns, column: Column, body: Move | None) -> Move:
-        """Move a value: copy its record, or encode the value again.
+    # --- from rows to moves
+
+    def plan(self, most_bytes: int, most_moves: int) -> list[PlannedRow]:
+        """Move the values of the rows that come next.
 
         Args:
-            pointer, columns: of the capture.
-            column: of the value.
-            body: for a text: the move of the capture's body, if it has one.
+            most_bytes, most_moves: a row is the last one if with it the segment has so many bytes, or if there are so
+                many moves.
+        Returns:
+            The rows whose values are all moved.
         """
-        old = columns[column]
-        record = self._values.stored_record(old)
-        self._read_bytes += self._values.stored_bytes(old)
-        self.counts.values += 1
-        self.counts.raw_bytes += record.raw_bytes
-        if self._is_copied(pointer.row_key, old, record, body):
-            return self._copy(column, old, record)
-        if column not in (BODY, MAIN):
-            owner = PagePointer(record.timestamp, record.row_key)
-            new, _ = self._write(NewValue(owner, column, self._values.value_of(old, record)))
-            return Move(column, old, new)
-        raw = self._values.value_of(old, record, self._old_body)
-        if column == BODY:
-            self._old_body = old, raw
-        name = value_name(raw)
-        value = OldValue(pointer, columns, column, old, record, raw, name, self._base_rows.cell_value(name))
-        elsewhere = self._moved(old) or self._other_record(value)
-        if elsewhere is not None:
-            return Move(column, old, elsewhere, name)
-        return self._encode_body(value) if column == BODY else self._encode_text(value, body)
+        native = self._native
+        if (wanted := native.read(self._source, self._copies and self._base_rows.is_cached)) is not None:
+            olds, bases, scopes = wanted
+            names = list(map(self._base_rows.name_of, olds))
+            stays = list(map(self._relatives.is_usable, bases))
+            native.decide(names, stays, [self._dictionaries.checksum(*scope) for scope in scopes])
+        while (left := native.run(most_bytes, most_moves)) is not None:
+            if left:
+                self._encode(*left)
+            elif self._segment is None:
+                self._begin()
+        if self._segment is not None:
+            self._segment.add(native.take_bytes())
+        values, raw_bytes, read_bytes = native.take_counts()
+        self.counts.values += values
+        self.counts.raw_bytes += raw_bytes
+        self._read_bytes += read_bytes
+        return list(map(PlannedRow._make, native.take_planned()))
 
-    # --- copies
+    def _source(self, segment: int, offset: int, length: int) -> bytes | None:
+        """Bytes of a segment; None if they cannot be read: reading the record alone says why."""
+        try:
+            return self._values.value_log.source(segment, offset, length)
+        except CorruptionError:
+            return None
 
-    def _is_copied(self, row_key: bytes, old: bytes, record: Record, body: Move | None) -> bool:
-        """Whether a record is copied as it is, because it would hardly become smaller.
+    # --- values that are left
 
-        | encoded | copied if |
-        |---|---|
-        | as a delta of a base | the base stays |
-        | with a dictionary | the same one would be chosen |
-        | as a delta of its body | that is the record written last |
-        | plain, or stored | never |
-
-        Records that captures of several pages share are encoded again, with their other owners in view.
+    def _encode(
+        self,
+        place: tuple[bytes, list[Cell], Cell],
+        number: int,
+        old: bytes,
+        fields: tuple[Any, ...] | None,
+        body: Move | None,
+        is_after_body: bool,
+        is_on_body: bool,
+    ) -> None:
+        """Encode a value that native code has left, and tell it what became of the value.
 
         Args:
-            row_key: of the capture.
+            place: the row key, the cells of the row, and the cell that has the value.
+            number: of the column in a capture record, or 0.
             old: the cell value.
-            record: of the value, with an owner.
-            body: of a text: the move of the capture's body, if it has one.
+            fields: of the record; None if it is damaged.
+            body: for a value of a capture: the move of the capture's body, if it has one.
+            is_after_body: the record that was written last is that body, and whole.
+            is_on_body: the value is a delta of the body that was moved last.
         """
-        if not self._copies or record.row_key != row_key or not self._base_rows.is_cached:
-            return False
-        if record.codec == CODEC_ZSTD_DELTA:
-            return self._relatives.is_usable(record.related)
-        if record.codec == CODEC_ZSTD_DICTIONARY:
-            chosen = self._dictionaries.choose(row_key, (record.family, record.qualifier))
-            return chosen is not None and record.related == chosen.checksum  # else it cannot be read, and is no copy
-        return self._is_after_body(body) and self._is_delta_of_last_body(old, record)
-
-    def _copy(self, column: Column, old: bytes, record: Record) -> Move:
-        """Write a record as it is."""
-        name = self._base_rows.name_of(old) or b""
-        is_delta = record.codec == CODEC_ZSTD_DELTA
-        base = Base(record.related, b"", b"", PagePointer(0, record.row_key)) if is_delta else None
-        new = self._moved(old)  # for a page before
-        is_written = new is None
-        if new is None:
-            new = self._add(record)
-        if name:
-            self._moved_here[old] = new
-        if column == BODY:
-            self._old_body = old, b""
-            self._last_body = new if is_written and not is_delta else b""
-        return Move(column, old, new, name, base)
-
-    # --- records that other pages have, too
-
-    def _moved(self, old: bytes) -> bytes | None:
-        """The new cell value of a record that was moved for another page; None if it was not moved yet."""
-        return self._moved_here.get(old) or self._moved_shared.get(old)
+        row_key, cells, cell = place
+        column = CAPTURE_FIELDS[number] if number else cell[:2]
+        pointer = PagePointer(cell.timestamp, row_key)
+        settled: Settled | None = None
+        try:
+            record = self._values.stored_record(old) if fields is None else Record(*fields)
+            self._read_bytes += self._values.stored_bytes(old)
+            self.counts.values += 1
+            self.counts.raw_bytes += record.raw_bytes
+            if column not in (BODY, MAIN):
+                owner = PagePointer(record.timestamp, record.row_key)
+                new, _ = self._write(NewValue(owner, column, self._values.value_of(old, record)))
+                settled = new, b"", None, False, False
+            else:
+                raw = self._values.value_of(old, record, self._old_body)
+                if column == BODY:
+                    self._old_body = old, raw
+                name = value_name(raw)
+                columns = capture_of(cell).columns
+                value = OldValue(pointer, columns, column, old, record, raw, name, self._base_rows.cell_value(name))
+                elsewhere = self._native.moved(old) or self._other_record(value)
+                if elsewhere is not None:
+                    settled = elsewhere, name, None, False, False
+                elif column == BODY:
+                    settled = self._encode_body(value, cells)
+                else:
+                    settled = self._encode_text(value, cells, body, is_after_body=is_after_body, is_on_body=is_on_body)
+        except CorruptionError as error:
+            self.record_damage(error, Place(row_key, *column, cell.timestamp))
+        self._native.settle(settled)
 
     def _other_record(self, value: OldValue) -> bytes | None:
         """For a value that another page's record has: the record of the same bytes that the row of the base names.
@@ -617,48 +565,52 @@ class ValueMover:
 
     # --- bodies and texts
 
-    def _encode_body(self, body: OldValue) -> Move:
-        """Encode a body again: as a delta against a similar body if that saves enough."""
+    def _encode_body(self, body: OldValue, cells: Sequence[Cell]) -> Settled:
+        """Encode a body again: as a delta against a similar body if that saves enough.
+
+        Args:
+            body: the value.
+            cells: of its row.
+        """
         owner = self._owner(body)
-        bases, frame = self._bases(body, None)
+        bases, frame = self._bases(body, None, cells)
         text_bytes = raw_bytes_of(body.columns.get(MAIN, INLINE_TAG))
         # Beside a delta, the text cannot be a delta of this body.
         saves = [-int(TEXT_ON_BODY * text_bytes)] * len(bases) if text_bytes > INLINE_LIMIT_BYTES else []
         new, base = self._write(_new_value(body, owner, bases, frame=frame, saves=saves))
         if base is None:
-            self._last_body = new
             self._relatives.add(Base(body.name, body.raw, new, owner), body.cell_value)
-        return self._encoded(body, new, base)
+        return new, body.name, base and base._replace(raw=b""), base is None, body.is_base or body.is_shared
 
-    def _encode_text(self, text: OldValue, body: Move | None) -> Move:
+    def _encode_text(
+        self, text: OldValue, cells: Sequence[Cell], body: Move | None, *, is_after_body: bool, is_on_body: bool
+    ) -> Settled:
         """Encode a text again: as a delta against its body, if that was just written whole, or against a similar text.
 
         Args:
             text: the value.
-            body: the move of the capture's body, if it has one.
+            cells: of its row.
+            body, is_after_body, is_on_body: see `_encode`.
         """
         owner = self._owner(text)
         own_body: bytes | None = None
-        if body is not None and self._is_after_body(body):
-            own_body = self._old_body[1] or self._values.fetch(body.old)
-        bases, frame = self._bases(text, None if body is None else body.base)
+        if body is not None and is_after_body:
+            own_body = self._old_body[1] if self._old_body[0] == body[1] else self._values.fetch(body[1])
+        body_base = body and body[4]
+        if isinstance(body_base, bytes):
+            body_base = Base(body_base, b"", b"", PagePointer(0, text.pointer.row_key))
+        bases, frame = self._bases(text, body_base, cells)
         tries_none = not bases and not self._level.compares
-        if own_body and tries_none and self._is_delta_of_last_body(text.cell_value, text.record):
+        if own_body and tries_none and is_on_body:
             record = text.record._replace(row_key=owner.row_key, timestamp=owner.timestamp)
             new, base = self._add(record), None  # it would become the same delta again
         else:
             new, base = self._write(_new_value(text, owner, bases, body=own_body, frame=frame))
-        if base is None and body is not None and body.base is None:
-            self._relatives.add_text(body.name, Base(text.name, text.raw, new, owner), text.cell_value)
-        return self._encoded(text, new, base)
+        if base is None and body is not None and body_base is None:
+            self._relatives.add_text(body[3], Base(text.name, text.raw, new, owner), text.cell_value)
+        return new, text.name, base and base._replace(raw=b""), False, text.is_base or text.is_shared
 
-    def _encoded(self, value: OldValue, new: bytes, base: Base | None) -> Move:
-        """The move of a body or text that was written."""
-        if value.is_base or value.is_shared:
-            self._moved_here[value.cell_value] = new
-        return Move(value.column, value.cell_value, new, value.name, base and base._replace(raw=b""))
-
-    def _bases(self, value: OldValue, body_base: Base | None) -> tuple[list[Base], bytes]:
+    def _bases(self, value: OldValue, body_base: Base | None, cells: Sequence[Cell]) -> tuple[list[Base], bytes]:
         """What a body or text is tried against, and its current delta if that is one against the first of them.
 
         A base is tried against nothing, nor is a value that pages share: others refer to their records.
@@ -666,6 +618,7 @@ class ValueMover:
         Args:
             value: the body or text.
             body_base: for a text: the base of the capture's body.
+            cells: of its row.
         """
         if value.is_base or value.is_shared:
             return [], b""
@@ -678,15 +631,16 @@ class ValueMover:
             if value.record.family == MAIN[0]:
                 candidates = self._relatives.bases_for_text(value, body_base)
             else:
-                candidates = self._relatives.bases_for_body(value, self._likely_relative(value))
+                candidates = self._relatives.bases_for_body(value, self._likely_relative(value, cells))
             bases += islice(candidates, self._level.tries)
         return bases, frame
 
-    def _likely_relative(self, body: OldValue) -> PagePointer | None:
+    def _likely_relative(self, body: OldValue, cells: Sequence[Cell]) -> PagePointer | None:
         """The canonical page of a capture's cluster by the last sweep, else the page that its verdict names."""
         row_key, timestamp = body.pointer.row_key, body.pointer.timestamp
         unreadable = self._values.unreadable
-        cell_value = self._canonical.get(timestamp, b"")
+        swept = (cell.value for cell in cells if cell[:3] == (*CANONICAL_PAGE, timestamp))
+        cell_value = next(swept, b"")
         if cell_value[:1] == INLINE_TAG:
             place = Place(row_key, *CANONICAL_PAGE, timestamp)
             canonical = unreadable.attempt(lambda: decode_cluster_place(cell_value[1:]), place)
@@ -694,15 +648,6 @@ class ValueMover:
                 return PagePointer(canonical.timestamp, canonical.row_key)
         verdict = unreadable.verdict(self._values.fetch, row_key, timestamp, body.columns)
         return None if verdict is None else verdict.of
-
-    def _is_after_body(self, body: Move | None) -> bool:
-        """Whether the record that was written last is this body, and whole."""
-        return body is not None and bool(self._last_body) and body.new == self._last_body
-
-    def _is_delta_of_last_body(self, old: bytes, record: Record) -> bool:
-        """Whether a text is a delta of the body that was moved last, and not of the body of another page."""
-        place = place_of(old) if record.codec == CODEC_ZSTD_BODY else None
-        return place is not None and body_place(place, record) == place_of(self._old_body[0])
 
     # --- records
 
@@ -715,19 +660,16 @@ class ValueMover:
 
     def _add(self, record: Record) -> bytes:
         """Write a record; returns its cell value.  A text that is a delta of its body comes directly after that."""
-        if record.codec == CODEC_ZSTD_BODY:
-            body = decode_ref(parse_cell_value(self._last_body).ref or b"")
-            assert body.offset + body.length == self.segment_bytes, body
-            record = record._replace(related=body.length.to_bytes(RECORD_BODY_LENGTH_BYTES, "little"))
         if self._segment is None:
-            self._segment = self._begin_segment(self._tablet.number)
-        before = self._segment.length_bytes
-        ref = self._segment.add(record)
-        written = self._segment.length_bytes - before
-        self._last_body = b""
-        kind = f"{record.family}.{CODEC_NAMES[record.codec]}"
-        self.counts.codec_bytes[kind] = self.counts.codec_bytes.get(kind, 0) + written
-        return encode_ref_value(record.raw_bytes, ref)
+            self._begin()
+        cell_value = self._native.write(record)
+        if cell_value is None:
+            raise record_does_not_fit()
+        return cell_value
+
+    def _begin(self) -> None:
+        self._segment = segment = self._begin_segment(self._tablet.number)
+        self._native.begin(segment.number, segment.length_bytes)
 
 
 def _new_value(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from docstore.compiled import docstore_native
 from docstore.model.capture import BODY
@@ -41,7 +41,6 @@ from docstore.tablets.record import (
     copies_mark,
     decode_ref,
     encode_record,
-    encode_records,
 )
 from docstore.tablets.segment import SegmentRow, ValueLog, encode_header
 
@@ -134,7 +133,6 @@ class SegmentWriter:
         self.number = run if level == SEGMENT_OF_MARKS else value_log.new_number()
         self._level = level
         self._run = run
-        self.names = SegmentNames()
         self._files = files
         self._tablet = tablet
         self._path = value_log.path(self.number)
@@ -143,15 +141,12 @@ class SegmentWriter:
         self._file: AppendFile | None = None
         self.length_bytes = len(self._buffer)
 
-    def add(self, record: Record) -> bytes:
-        """Append a record; returns its ref, which can be read after `finish`."""
-        raw, (ref,) = encode_records((record,), self.number, self.length_bytes)
+    def add(self, raw: bytes) -> None:
+        """Append records that were encoded for this segment, from `length_bytes` on."""
         self._buffer += raw
         self.length_bytes += len(raw)
-        self.names.note(record)
         if len(self._buffer) >= WRITE_BYTES:
             self._write()
-        return ref
 
     def finish(self) -> SegmentRow:
         """Make the file durable; returns its manifest row, for the caller to write."""
@@ -179,6 +174,17 @@ class SegmentWriter:
         self._buffer.clear()
 
 
+Rules: TypeAlias = tuple[list[str], list[str], list[str]]
+"""Families whose cells stay as long as their capture, families of which older versions may be hidden, and families of
+which any cell may be hidden, because it is too old."""
+
+
+def rules_of(table: Table) -> Rules:
+    """What may hide cells of a row, if no policy hides captures or bodies."""
+    aging = [family for family, policy in table.policies.items() if policy.max_age_seconds is not None]
+    return list(CAPTURE_FAMILIES), list(table.policies), aging
+
+
 def surveyor(bases: Iterable[bytes] = (), table: Table | None = None) -> docstore_native.Survey:
     """Counts what rows refer to.
 
@@ -186,10 +192,7 @@ def surveyor(bases: Iterable[bytes] = (), table: Table | None = None) -> docstor
         bases: cell values that several pages may have.
         table: what its policies hide is not counted; None counts everything.
     """
-    if table is None:
-        return docstore_native.Survey(list(bases), [], [], [])
-    aging = [family for family, policy in table.policies.items() if policy.max_age_seconds is not None]
-    return docstore_native.Survey(list(bases), list(CAPTURE_FAMILIES), list(table.policies), aging)
+    return docstore_native.Survey(list(bases), *(([], [], []) if table is None else rules_of(table)))
 
 
 def survey(

@@ -216,7 +216,13 @@ struct LiveCaptures {
     checksum: Py<PyTuple>,
 }
 
-type GivenPolicy = (Option<u64>, Option<i64>, bool);
+/// See `LiveCaptures`.
+pub type GivenPolicy = (Option<u64>, Option<i64>, bool);
+
+pub fn policy_of((most, oldest, both): GivenPolicy) -> Policy {
+    Policy { most, oldest, both }
+}
+
 type LiveCapture<'py> = (Py<PyTuple>, Option<Py<PyTuple>>, Bound<'py, PyDict>);
 
 #[pymethods]
@@ -229,9 +235,8 @@ impl LiveCaptures {
         captures: GivenPolicy,
         bodies: GivenPolicy,
     ) -> PyResult<Self> {
-        let policy = |(most, oldest, both)| Policy { most, oldest, both };
         let checksum = column_of(python, capture::CHECKSUM)?.unbind();
-        let live = Live::new(policy(captures), policy(bodies));
+        let live = Live::new(policy_of(captures), policy_of(bodies));
         Ok(Self { live, records: records.try_iter()?.unbind(), find, checksum })
     }
 
@@ -325,6 +330,17 @@ fn decode_verdict<'py>(python: Python<'py>, value: &[u8]) -> PyResult<Bound<'py,
         .into_pyobject(python)
 }
 
+/// A capture record with other cell values in some of its columns, by their numbers; None if it is damaged.
+#[pyfunction]
+fn with_values<'py>(
+    python: Python<'py>,
+    record: &[u8],
+    values: Vec<(u8, PyBackedBytes)>,
+) -> Option<Bound<'py, PyBytes>> {
+    let values: Vec<_> = values.iter().map(|(number, value)| (*number, &value[..])).collect();
+    capture::with_values(record, &values).map(|made| PyBytes::new(python, &made))
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LiveCaptures>()?;
     module.add_function(wrap_pyfunction!(decode_capture, module)?)?;
@@ -332,5 +348,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_blank, module)?)?;
     module.add_function(wrap_pyfunction!(encode_verdict, module)?)?;
     module.add_function(wrap_pyfunction!(decode_verdict, module)?)?;
-    module.add_function(wrap_pyfunction!(not_modified, module)?)
+    module.add_function(wrap_pyfunction!(not_modified, module)?)?;
+    module.add_function(wrap_pyfunction!(with_values, module)?)
 }

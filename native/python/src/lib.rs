@@ -14,6 +14,7 @@ mod format;
 mod headers;
 mod kernel;
 mod keys;
+mod moving;
 mod postings;
 mod reads;
 mod records;
@@ -23,13 +24,14 @@ mod sites;
 mod survey;
 mod sweeps;
 mod text;
+mod totals;
 mod values;
 mod verdicts;
 
 use pyo3::prelude::*;
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 41;
+const INTERFACE: u32 = 42;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -43,6 +45,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     headers::add_to(module)?;
     kernel::add_to(module)?;
     keys::add_to(module)?;
+    moving::add_to(module)?;
     postings::add_to(module)?;
     reads::add_to(module)?;
     records::add_to(module)?;
@@ -52,6 +55,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     survey::add_to(module)?;
     sweeps::add_to(module)?;
     text::add_to(module)?;
+    totals::add_to(module)?;
     values::add_to(module)?;
     verdicts::add_to(module)
 }

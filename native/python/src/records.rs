@@ -26,7 +26,7 @@ fn decode_varint(python: Python<'_>, source: &[u8], offset: usize) -> PyResult<(
 }
 
 /// The parts of a record of Python, of which borrowed ones are used.
-struct Given<'py> {
+pub struct Given<'py> {
     kind: u8,
     row_key: Bound<'py, PyBytes>,
     family: Bound<'py, PyString>,
@@ -40,7 +40,7 @@ struct Given<'py> {
 
 impl<'py> Given<'py> {
     /// None for fields of other types, and for numbers that do not fit.
-    fn of(record: &Bound<'py, PyAny>) -> Option<Self> {
+    pub fn of(record: &Bound<'py, PyAny>) -> Option<Self> {
         let record = record.cast::<PyTuple>().ok().filter(|record| record.len() == 9)?;
         let item = |place| record.get_item(place).ok();
         let bytes = |place| item(place)?.cast_into::<PyBytes>().ok();
@@ -57,7 +57,7 @@ impl<'py> Given<'py> {
         })
     }
 
-    fn new(&self) -> Option<NewRecord<'_>> {
+    pub fn new(&self) -> Option<NewRecord<'_>> {
         Some(NewRecord {
             kind: self.kind,
             row_key: self.row_key.as_bytes(),
@@ -108,22 +108,27 @@ fn decode_record<'py>(source: &Bound<'py, PyBytes>, segment: u64, offset: usize)
     let (python, bytes) = (source.py(), source.as_bytes().get(offset..).unwrap_or_default());
     let told = |what: &str, expected: &str, found: &str| corrupt(python, what, Some(offset), expected, found);
     let checksums = |what, written, found| told(what, &format!("{written:#010x}"), &format!("{found:#010x}"));
-    let Record { kind, row_key, family, qualifier, timestamp, codec, related, raw_bytes, payload, .. } =
-        record::decode(bytes, segment).map_err(|fault| match fault {
-            Fault::CutOff => told("record is cut off", "a whole record", &format!("{} bytes", bytes.len())),
-            Fault::NoRecord(byte) => told(
-                "no record begins here",
-                &format!("{:#04x}", docstore_store::format::RECORD_MAGIC),
-                &format!("{byte:#04x}"),
-            ),
-            Fault::Head(written, found) => checksums("record header fails its CRC", written, found),
-            Fault::Payload(written, found) => checksums("record payload fails its CRC", written, found),
-            Fault::Unknown(tag, column) => told(
-                "record of an unknown kind, codec or column",
-                "one of docs/format.md",
-                &format!("tag {tag:#04x}, column {column}"),
-            ),
-        })?;
+    let found = record::decode(bytes, segment).map_err(|fault| match fault {
+        Fault::CutOff => told("record is cut off", "a whole record", &format!("{} bytes", bytes.len())),
+        Fault::NoRecord(byte) => told(
+            "no record begins here",
+            &format!("{:#04x}", docstore_store::format::RECORD_MAGIC),
+            &format!("{byte:#04x}"),
+        ),
+        Fault::Head(written, found) => checksums("record header fails its CRC", written, found),
+        Fault::Payload(written, found) => checksums("record payload fails its CRC", written, found),
+        Fault::Unknown(tag, column) => told(
+            "record of an unknown kind, codec or column",
+            "one of docs/format.md",
+            &format!("tag {tag:#04x}, column {column}"),
+        ),
+    })?;
+    fields_of(python, &found)
+}
+
+/// The fields of a record.
+pub fn fields_of<'py>(python: Python<'py>, record: &Record<'_>) -> PyResult<Bound<'py, PyTuple>> {
+    let Record { kind, row_key, family, qualifier, timestamp, codec, related, raw_bytes, payload, .. } = *record;
     let (family, held) = (text_of(python, family, "replace")?, |part| PyBytes::new(python, part));
     let (row_key, qualifier, related, payload) = (held(row_key), held(qualifier), held(related), held(payload));
     (kind, row_key, family, qualifier, timestamp, codec, related, raw_bytes, payload).into_pyobject(python)

@@ -9,10 +9,9 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use crate::values::damaged;
 
 /// What a cell of Python holds, for as long as it is there.
-type Held<'py> = (Bound<'py, PyString>, Bound<'py, PyBytes>, i64, Bound<'py, PyBytes>);
+pub type Held<'py> = (Bound<'py, PyString>, Bound<'py, PyBytes>, i64, Bound<'py, PyBytes>);
 
-fn held<'py>(row: &Bound<'py, PyAny>) -> PyResult<Vec<Held<'py>>> {
-    let cells = row.get_item(1)?.cast_into::<PyList>()?;
+pub fn held<'py>(cells: &Bound<'py, PyList>) -> PyResult<Vec<Held<'py>>> {
     let fields = |cell: Bound<'py, PyAny>| {
         let cell = cell.cast_into::<PyTuple>()?;
         let (family, qualifier) = (cell.get_item(0)?.cast_into()?, cell.get_item(1)?.cast_into()?);
@@ -21,7 +20,12 @@ fn held<'py>(row: &Bound<'py, PyAny>) -> PyResult<Vec<Held<'py>>> {
     cells.iter().map(fields).collect()
 }
 
-fn cells<'a>(held: &'a [Held<'_>]) -> PyResult<Vec<Cell<'a>>> {
+/// The list of cells of a scanned row.
+pub fn cells_of<'py>(row: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    Ok(row.get_item(1)?.cast_into()?)
+}
+
+pub fn cells<'a>(held: &'a [Held<'_>]) -> PyResult<Vec<Cell<'a>>> {
     let cell = |(family, qualifier, timestamp, value): &'a Held<'_>| {
         let (qualifier, value) = (qualifier.as_bytes(), value.as_bytes());
         Ok(Cell { family: family.to_str()?, qualifier, timestamp: *timestamp, value })
@@ -46,7 +50,7 @@ impl Survey {
         for (number, row) in rows.iter().enumerate() {
             let has_more = row.get_item(2)?.is_truthy()?;
             let row_key = row.get_item(0)?.cast_into::<PyBytes>()?;
-            if has_more || !self.0.add_row(row_key.as_bytes(), &cells(&held(&row)?)?) {
+            if has_more || !self.0.add_row(row_key.as_bytes(), &cells(&held(&cells_of(&row)?)?)?) {
                 odd.push(number);
             }
         }
@@ -110,7 +114,7 @@ fn refs_into<'py>(
 ) -> PyResult<Vec<Option<Refs<'py>>>> {
     let python = rows.py();
     let of_row = |row: Bound<'py, PyAny>| {
-        let held = held(&row)?;
+        let held = held(&cells_of(&row)?)?;
         let Some(found) = survey::refs_into(&segments, &cells(&held)?) else { return Ok(None) };
         let named = |(number, value): (u8, &[u8])| Ok((names.as_any().get_item(number)?, PyBytes::new(python, value)));
         Ok(Some(found.into_iter().map(named).collect::<PyResult<_>>()?))

@@ -12,6 +12,7 @@ use crate::varint;
 pub const BODY: usize = 1;
 pub const STATUS: usize = 2;
 pub const PAYLOAD_DIGEST: usize = 7;
+pub const VISIT: usize = 9;
 pub const TITLE: usize = 11;
 pub const MAIN: usize = 12;
 pub const CANONICAL: usize = 17;
@@ -140,6 +141,29 @@ pub fn encode<'a>(kind: u8, columns: &mut Vec<(u8, &'a [u8])>, arrived: u64, con
     record
 }
 
+/// A record with other values in some of its columns, by their numbers; None if it is damaged.
+pub fn with_values(source: &[u8], values: &[(u8, &[u8])]) -> Option<Vec<u8>> {
+    let longer: usize = values.iter().map(|(_, value)| value.len()).sum();
+    let mut record = Vec::with_capacity(source.len() + longer);
+    record.push(kind_of(source)?);
+    let mut start = 1;
+    while start < source.len() {
+        let mut end = start + 1;
+        let found = field(source[start], source, &mut end)?;
+        let other = values.iter().find(|(number, _)| matches!(found, Field::Column(of, _) if of == *number));
+        match other {
+            None => record.extend_from_slice(&source[start..end]),
+            Some((number, value)) => {
+                record.push(*number);
+                varint::push(&mut record, value.len() as u64);
+                record.extend_from_slice(value);
+            }
+        }
+        start = end;
+    }
+    Some(record)
+}
+
 /// Whether a visit of a kind shows a column of the capture that it confirms, if it has none itself.
 ///
 /// A visit without a body (304) shows all but the crawl, which is of each fetch; one with the same bytes shows the body
@@ -211,6 +235,7 @@ mod tests {
             (BODY, "page", &b"body"[..]),
             (STATUS, "http", b"status"),
             (PAYLOAD_DIGEST, "http", b"payload_digest"),
+            (VISIT, "http", b"visit"),
             (TITLE, "text", b"title"),
             (MAIN, "text", b"main"),
             (CANONICAL, "text", b"canonical"),
@@ -286,6 +311,23 @@ mod tests {
             assert_eq!((visit.columns[STATUS], visit.columns[VERDICT]), (status, verdict));
             assert_eq!(visit.columns[CRAWL], b"", "the crawl is of each fetch");
         }
+    }
+
+    #[test]
+    fn a_record_gets_other_values_and_keeps_its_other_fields() {
+        let [body, text, long] = [&b"\x01body"[..], b"\x01text", &[1; 200]];
+        let columns = |body, text| vec![(1, body), (7, DIGEST), (12, text), (25, b"\0c1")];
+        let record = encode(CAPTURE_CONFIRMED, &mut columns(body, text), 5, 1 << 40);
+        for (values, expected) in [
+            (&[][..], columns(body, text)),
+            (&[(12, &b"\x01new"[..])], columns(body, b"\x01new")),
+            (&[(12, long), (1, b"\x02\x04"), (2, b"not there")], columns(b"\x02\x04", long)),
+        ] {
+            let mut expected = expected;
+            assert_eq!(with_values(&record, values), Some(encode(CAPTURE_CONFIRMED, &mut expected, 5, 1 << 40)));
+        }
+        assert_eq!(with_values(&record[..record.len() - 1], &[(1, text)]), None);
+        assert_eq!(with_values(b"", &[]), None);
     }
 
     #[test]

@@ -74,6 +74,8 @@ numbers_and! {
     CODEC_ZSTD_BODY: u8 = Way::Body as u8;
     POSTING_BODY: u8 = 0x01;
     POSTING_TEXT: u8 = 0x07;
+    POSTING_PAYLOAD_DIGEST: u8 = 0x08;
+    POSTING_DOCNO: u8 = 0x09;
     POSTING_BODY_BYTES: usize = 8;
     TEXT_NUMBER_BYTES: usize = postings::TEXT_BYTES;
     TITLE_KEY_BYTES: usize = 4;

@@ -5,7 +5,9 @@
 //! visit lives as long as the capture that it confirms, a rejected capture as long as the stored capture before it.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 
+use crate::capture::{Record, CHECKSUM};
 use crate::format::{CAPTURE_REJECTED, CAPTURE_STORED};
 
 /// A policy, at one time.
@@ -67,6 +69,51 @@ pub trait Rows {
 
     /// The one at a time.
     fn find(&mut self, timestamp: i64) -> Result<Option<Self::Record>, Self::Error>;
+}
+
+impl Seen for Record<'_> {
+    fn timestamp(&self) -> i64 {
+        self.timestamp
+    }
+
+    fn kind(&self) -> u8 {
+        self.kind
+    }
+
+    fn body_identity(&self) -> &[u8] {
+        self.columns[CHECKSUM]
+    }
+
+    fn confirms(&self) -> i64 {
+        self.confirms
+    }
+}
+
+/// The records of a row, newest first, and how many are read.
+pub struct Records<'a>(Vec<Record<'a>>, usize);
+
+impl<'a> Records<'a> {
+    pub fn new(records: Vec<Record<'a>>) -> Self {
+        Self(records, 0)
+    }
+
+    pub fn all(&self) -> &[Record<'a>] {
+        &self.0
+    }
+}
+
+impl<'a> Rows for Records<'a> {
+    type Record = Record<'a>;
+    type Error = Infallible;
+
+    fn next(&mut self) -> Result<Option<Record<'a>>, Infallible> {
+        self.1 += 1;
+        Ok(self.0.get(self.1 - 1).copied())
+    }
+
+    fn find(&mut self, timestamp: i64) -> Result<Option<Record<'a>>, Infallible> {
+        Ok(self.0.iter().find(|record| record.timestamp == timestamp).copied())
+    }
 }
 
 /// A live capture.

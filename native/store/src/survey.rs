@@ -44,6 +44,23 @@ pub struct Rules {
     pub aging: Vec<String>,
 }
 
+impl Rules {
+    /// Whether some cells of a row may be hidden, by what its cells say alone.
+    pub fn may_hide(&self, cells: &[Cell<'_>]) -> bool {
+        let (records, others): (Vec<&Cell<'_>>, Vec<_>) = cells.iter().partition(|cell| cell.family == CAPTURE_FAMILY);
+        let mut last = None;
+        others.into_iter().any(|cell| {
+            let is_of = |families: &[String]| families.iter().any(|family| family == cell.family);
+            let column = Some((cell.family, cell.qualifier));
+            let is_older = last == column;
+            last = column;
+            (is_older && is_of(&self.counted))
+                || is_of(&self.aging)
+                || (is_of(&self.of_captures) && records.iter().all(|record| record.timestamp != cell.timestamp))
+        })
+    }
+}
+
 /// See above.
 #[derive(Debug, Default)]
 pub struct Survey {
@@ -76,24 +93,17 @@ impl Survey {
 
     /// Bodies and refs of a row: whether it is a body, and the cell value.
     fn values_of<'a>(&self, cells: &[Cell<'a>]) -> Option<Vec<(bool, &'a [u8])>> {
-        let (records, others): (Vec<&Cell<'a>>, Vec<_>) = cells.iter().partition(|cell| cell.family == CAPTURE_FAMILY);
+        if self.rules.may_hide(cells) {
+            return None;
+        }
         let mut values = Vec::with_capacity(4 * cells.len());
-        for cell in &records {
+        let (records, others): (Vec<&Cell<'a>>, Vec<_>) = cells.iter().partition(|cell| cell.family == CAPTURE_FAMILY);
+        for cell in records {
             let columns = Record::parse(cell.timestamp, cell.value)?.columns;
             let stored = columns.into_iter().enumerate().filter(|(_, value)| !value.is_empty());
             values.extend(stored.map(|(number, value)| (number == BODY, value)));
         }
-        let mut last = None;
         for cell in others {
-            let column = Some((cell.family, cell.qualifier));
-            let is_of = |families: &[String]| families.iter().any(|family| family == cell.family);
-            let may_be_hidden = (last == column && is_of(&self.rules.counted))
-                || is_of(&self.rules.aging)
-                || (is_of(&self.rules.of_captures) && records.iter().all(|record| record.timestamp != cell.timestamp));
-            if may_be_hidden {
-                return None;
-            }
-            last = column;
             values.push((number_of(cell.family, cell.qualifier) == Some(BODY as u8), cell.value));
         }
         values.retain(|(is_body, value)| *is_body || value.first() == Some(&VALUE_REF));

@@ -2,8 +2,6 @@
 //!
 //! A row of any other shape is not taken: `sweep.pages` takes it, and says what a version is.
 
-use std::convert::Infallible;
-
 use docstore_kernel::analysis::TEXT_DIGEST_BYTES;
 use docstore_kernel::titles::distinctive;
 use docstore_kernel::words::Words;
@@ -14,7 +12,7 @@ use crate::capture::{
 use crate::format::{
     CAPTURE_NOT_MODIFIED, CAPTURE_REJECTED, CAPTURE_STORED, REASON_BLANK, SCHEME_SKETCH_1, SCHEME_TEXT_2, SKETCH_BYTES,
 };
-use crate::live::{Live, Policy, Rows, Seen};
+use crate::live::{Live, Policy, Records};
 use crate::values::{inline, parse, Value};
 use crate::{varint, verdict};
 
@@ -162,41 +160,6 @@ impl<'a> Version<'a> {
     }
 }
 
-impl Seen for Record<'_> {
-    fn timestamp(&self) -> i64 {
-        self.timestamp
-    }
-
-    fn kind(&self) -> u8 {
-        self.kind
-    }
-
-    fn body_identity(&self) -> &[u8] {
-        self.columns[CHECKSUM]
-    }
-
-    fn confirms(&self) -> i64 {
-        self.confirms
-    }
-}
-
-/// The records of a row, newest first, and how many are read.
-struct Records<'a>(Vec<Record<'a>>, usize);
-
-impl<'a> Rows for Records<'a> {
-    type Record = Record<'a>;
-    type Error = Infallible;
-
-    fn next(&mut self) -> Result<Option<Record<'a>>, Infallible> {
-        self.1 += 1;
-        Ok(self.0.get(self.1 - 1).copied())
-    }
-
-    fn find(&mut self, timestamp: i64) -> Result<Option<Record<'a>>, Infallible> {
-        Ok(self.0.iter().find(|record| record.timestamp == timestamp).copied())
-    }
-}
-
 /// One row: its key, the times and values of its capture records, newest first, and what an earlier sweep has written:
 /// time, whether it is the canonical page, and the value.
 pub struct Row<'a> {
@@ -210,12 +173,12 @@ impl<'a> Row<'a> {
     /// a capture confirmed without a body.  None if a record is damaged, or a visit does not show a capture before it.
     fn captures(&self) -> Option<Vec<(Record<'a>, i64, bool)>> {
         let parse = |(time, value): &(i64, &'a [u8])| Record::parse(*time, value);
-        let mut records = Records(self.records.iter().map(parse).collect::<Option<_>>()?, 0);
-        if records.0.iter().any(|record| record.kind == CAPTURE_REJECTED && !record.columns[BODY].is_empty()) {
+        let mut records = Records::new(self.records.iter().map(parse).collect::<Option<_>>()?);
+        if records.all().iter().any(|record| record.kind == CAPTURE_REJECTED && !record.columns[BODY].is_empty()) {
             return None;
         }
         let mut live = Live::new(Policy::default(), Policy::default());
-        let mut captures = Vec::with_capacity(records.0.len());
+        let mut captures = Vec::with_capacity(records.all().len());
         while let Ok(Some(shown)) = live.next(&mut records) {
             let (mut capture, mut is_followed) = (shown.record, false);
             match shown.source {
