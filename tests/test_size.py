@@ -27,20 +27,20 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_296,
-    "lines of code of the core": 31_831,
+    "lines of code of docstore/": 43_165,
+    "lines of code of the core": 31_705,
     "files of docstore/": 199,
-    "classes": 440,
+    "classes": 438,
     "record types": 215,
     "calls of import_module": 5,
-    "files of a put": 30,
-    "classes of a put": 40,
-    "functions of a put": 186,
-    "caches of a put": 5,
+    "files of a put": 27,
+    "classes of a put": 38,
+    "functions of a put": 182,
+    "caches of a put": 3,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 27_010,
-    "lines of tools/": 10_800,
+    "lines of Rust": 29_155,
+    "lines of tools/": 10_785,
     "lines of tests/": 46_430,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 

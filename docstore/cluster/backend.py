@@ -39,6 +39,7 @@ from docstore.storage.reports import (
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.dictionaries import SiteDictionaries
+from docstore.tablets.manifest import Tablet
 
 FORMAT_VERSION = 4
 """Of the tables; another one is refused."""
@@ -313,7 +314,7 @@ class HBaseLocation:
             shares = Memory(memory, read_only=bool(read_only))
             # HBase splits regions itself: all small sites share the sample of one tablet.
             rows = DictionaryRows(engine, chunks)
-            dictionaries = SiteDictionaries(rows, rows.scope, lambda row_key: 0, shares)
+            dictionaries = SiteDictionaries(rows, rows.scope, lambda row_key: Tablet(0, b"", None, 0), shares)
             return HBaseBackend(
                 self._address,
                 client,
