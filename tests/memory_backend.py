@@ -11,49 +11,84 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from memory_engine import MemoryEngine
 
+from docstore.compiled import docstore_native
 from docstore.model.capture import Column
 from docstore.model.choices import Durability
 from docstore.model.errors import InvalidArgument
+from docstore.model.format import CODEC_ZSTD_DICTIONARY, RECORD_RELATED_BYTES, RECORD_VALUE
 from docstore.model.types import Mutation, RowMutations, Schema, SetCell
-from docstore.storage.bases import BaseRows, NewValue, StoredValue
+from docstore.storage.bases import BaseRows, value_name
 from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.files import Files
 from docstore.storage.port import Backend, Follower
 from docstore.storage.unreadable import Finding, UnreadableValues
-from docstore.storage.values import encode_inline, parse_cell_value
+from docstore.storage.values import parse_cell_value, raw_bytes_of
+from docstore.tablets.codec import ValueCodec
+from docstore.tablets.dictionaries import SiteDictionaries
+from docstore.tablets.manifest import Tablet
+from docstore.tablets.record import Record
 
 Result = TypeVar("Result")
 
 
-class InlineValues:
-    """See `Values`: every value stands in its cell."""
+class MemoryDictionaries:
+    """See `Contents`: those of all stores, by checksum."""
 
-    shares_values = True
+    contents: ClassVar[dict[bytes, bytes]] = {}
+
+    def write(self, content: bytes, level: int) -> bytes:
+        self.contents[value_name(content)] = content
+        return value_name(content)
+
+    def load(self, checksum: bytes) -> bytes:
+        return self.contents[checksum]
+
+    def sync(self) -> None:
+        pass
+
+
+ALL_ROWS = Tablet(0, b"", None, 0)
+
+
+class MemoryValues:
+    """See `Values`: a long value is its codec, its dictionary and its payload, in its cell."""
+
+    shares_values = False
     fill = None
     check_rows = None
 
     def __init__(self) -> None:
         self.unreadable = UnreadableValues()
+        self._dictionaries = SiteDictionaries(MemoryDictionaries(), lambda scope: None, lambda row_key: ALL_ROWS)
 
     def read_together(self, work: Callable[[], Result]) -> Result:
         return work()
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
-        return encode_inline(raw)
+        group = docstore_native.Group(self.shares_values)
+        group.add(row_key, column, timestamp, raw)
+        self.append_group(group)
+        return group.cell_values()[0]
 
-    def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:
-        return [StoredValue(encode_inline(value.raw)) for value in values]
+    def append_group(self, group: docstore_native.Group) -> None:
+        self._dictionaries.encode(group, 1)
+        group.place([bytes((codec,)) + related + payload for *_, codec, related, _, payload in group.records()])
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         pass
 
     def fetch(self, cell_value: bytes) -> bytes:
-        return parse_cell_value(cell_value).value
+        value, ref = parse_cell_value(cell_value)
+        if ref is None:
+            return value
+        start = 1 + RECORD_RELATED_BYTES * (ref[0] == CODEC_ZSTD_DICTIONARY)
+        fields = ref[0], ref[1:start], raw_bytes_of(cell_value), ref[start:]
+        return ValueCodec().decode(Record(RECORD_VALUE, b"", "", b"", 0, *fields), self._dictionaries.load)
 
     def fetch_many(self, cell_values: Sequence[bytes]) -> list[bytes]:
         return [self.fetch(cell_value) for cell_value in cell_values]
@@ -62,7 +97,7 @@ class InlineValues:
         return self.fetch(cell_value), b""
 
     def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:
-        raise AssertionError("values stand in their cells")
+        raise AssertionError("no value is shared")
 
     def verify(self, cell_value: bytes) -> None:
         self.fetch(cell_value)
@@ -95,17 +130,19 @@ class MemoryCommitter:
     def commit(self, plan: Plan) -> None:
         self.commits += 1
         known = False
+        rows: Sequence[RowMutations] = ()
         try:
             if plan.counts:
                 now = Counter(totals(self._engine))
                 now.update(plan.counts)
                 cell = SetCell("m", b"", 0, json.dumps(now).encode())
                 plan.rows.append(RowMutations("meta", b"totals", [cell]))
-            self._engine.mutate_rows(plan.rows, self.durability)
+            rows = plan.all_rows
+            self._engine.mutate_rows(rows, self.durability)
             known = True
         finally:
             for follower in self.followers:
-                follower(plan.rows, known)
+                follower(rows, known)
 
     def drop_values(self) -> None:
         pass
@@ -126,7 +163,7 @@ class MemoryBackend:
     def __init__(self, engine: Engine | None = None, schema: Schema | None = None) -> None:
         self.engine: Engine = MemoryEngine() if engine is None else engine
         self.schema = schema or Schema(keyed_bands=False)
-        self.values = InlineValues()
+        self.values = MemoryValues()
         self.base_rows = BaseRows(self.engine)
         self.memory = Memory()
         self._folder = tempfile.TemporaryDirectory(prefix="docstore-memory-")

@@ -34,6 +34,7 @@ from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, d
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Finding, SetAside
 from docstore.tablets.dictionaries import SiteDictionaries
+from docstore.tablets.manifest import Tablet
 
 FORMAT_VERSION = 4
 """Of the tables; another one is refused."""
@@ -308,7 +309,7 @@ class HBaseLocation:
             shares = Memory(memory, read_only=bool(read_only))
             # HBase splits regions itself: all small sites share the sample of one tablet.
             rows = DictionaryRows(engine, chunks)
-            dictionaries = SiteDictionaries(rows, rows.scope, lambda row_key: 0, shares)
+            dictionaries = SiteDictionaries(rows, rows.scope, lambda row_key: Tablet(0, b"", None, 0), shares)
             return HBaseBackend(
                 self._address,
                 client,

@@ -26,7 +26,7 @@ from docstore.cluster.client import Client, HBaseCell, delete_columns, delete_fa
 from docstore.cluster.coding import CHUNKS_TABLE, LARGE
 from docstore.cluster.engine import HBaseEngine
 from docstore.compiled import docstore_native
-from docstore.model.capture import Column, PagePointer
+from docstore.model.capture import Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -35,15 +35,14 @@ from docstore.model.format import (
     CODEC_ZSTD,
     CODEC_ZSTD_DICTIONARY,
     DICTIONARY_ROW_PREFIX,
-    INLINE_LIMIT_BYTES,
     RECORD_RELATED_BYTES,
     RECORD_VALUE,
 )
 from docstore.model.types import Mutation, ReadSpec, RowMutations, SetCell
-from docstore.storage.bases import NewValue, StoredValue, value_name
+from docstore.storage.bases import value_name
 from docstore.storage.engine import Engine
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.values import encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of
+from docstore.storage.values import encode_ref_value, parse_cell_value, raw_bytes_of
 from docstore.tablets.codec import ValueCodec, pack, unpack
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record
@@ -303,37 +302,29 @@ class CellValues:
     # --- placing
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
-        return self.append_values([NewValue(PagePointer(timestamp, row_key), column, raw)])[0].cell_value
+        group = docstore_native.Group(self.shares_values)
+        group.add(row_key, column, timestamp, raw)
+        self.append_group(group)
+        return group.cell_values()[0]
 
-    def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:
+    def append_group(self, group: docstore_native.Group) -> None:
         """See `Values`: no value is a delta."""
-        long = [
-            NewValue(value.pointer, value.column, value.raw) for value in values if len(value.raw) > INLINE_LIMIT_BYTES
-        ]
-        dictionaries = [self._dictionaries.choose(value.pointer.row_key, value.column, value.raw) for value in long]
-        encoded = self._codec.encode(long, dictionaries)
-        placed = (self._placed(value, record) for value, (record, _) in zip(long, encoded, strict=True))
-        return [
-            StoredValue(next(placed) if len(value.raw) > INLINE_LIMIT_BYTES else encode_inline(value.raw))
-            for value in values
-        ]
+        self._dictionaries.encode(group, self._codec.threads)
+        group.place([self._placed(*record) for record in group.records()])
 
-    def _placed(self, value: NewValue, record: Record | None) -> bytes:
-        """The cell value of a long value, whose record is kept for the commit."""
-        assert record is not None
-        (timestamp, row_key), column, raw = value.pointer, value.column, value.raw
-        codec, related, payload = record.codec, record.related, record.payload
-        if codec == CODEC_ZSTD_DICTIONARY:
-            self._dictionaries.note_gain(row_key, column, len(raw), len(payload), related)
+    def _placed(
+        self, row_key: bytes, timestamp: int, column: Column, codec: int, related: bytes, raw_bytes: int, payload: bytes
+    ) -> bytes:
+        """The ref of a long value, which is kept for the commit."""
         cell = Owner(row_key, timestamp, column)
         if len(payload) > CHUNK_BYTES:
             ref = self._in_chunks(codec, related, payload, cell)
         else:
             ref = bytes((codec,)) + related + payload
         if column not in _NUMBERS:  # a user's column, which is a cell itself
-            return encode_ref_value(len(raw), ref)
-        self._pending.setdefault((row_key, timestamp), {})[column] = encode_ref_value(len(raw), ref)
-        return encode_ref_value(len(raw), cell.ref())
+            return ref
+        self._pending.setdefault((row_key, timestamp), {})[column] = encode_ref_value(raw_bytes, ref)
+        return cell.ref()
 
     def _in_chunks(self, codec: int, related: bytes, payload: bytes, owner: Owner) -> bytes:
         name = os.urandom(CHUNK_NAME_BYTES)

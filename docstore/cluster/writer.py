@@ -23,13 +23,13 @@ from docstore.model.capture import STORED_BODY, PagePointer, text_number
 from docstore.model.choices import VerdictKind
 from docstore.model.format import CAPTURE_FAMILY, REASON_BLANK, TEXT_NUMBER_BYTES
 from docstore.model.types import PutResult, ReadSpec, RowMutations
-from docstore.storage.engine import Plan
+from docstore.storage.engine import PackedRows, Plan
 from docstore.storage.port import Backend
 from docstore.storage.table import FIRST_RECORDS, PAGES, Table
 from docstore.storage.writes import PolicyByVerdict, Prepared, Write
 from docstore.writing.encode import Encoder
 from docstore.writing.judge import BATCH_ANCHORS, View, counts_of_writes, judge
-from docstore.writing.writer import result_of, row_of
+from docstore.writing.writer import result_of
 
 
 class HBaseWriter:
@@ -57,7 +57,7 @@ class HBaseWriter:
         self._texts = texts
         self._committer = committer
         self._view = View(backend, table, clock, caches=True)
-        self._encoder = Encoder(backend.values, self._view.pages, self._view.bases, backend.memory)
+        self._encoder = Encoder(backend.values, self._view.pages, self._view.bases)
         committer.followers.add(self._view.follow)
 
     def write(
@@ -132,11 +132,15 @@ class HBaseWriter:
         """Write a batch; -> pages that lost."""
         if not batch.writes and not batch.anchors:
             return set()
-        columns, _ = self._encoder.encode(batch.writes)
-        plan = Plan(self._view.posting_rows())
+        group = self._encoder.encode(batch.writes)
+        before, captures = PackedRows(), PackedRows()
+        self._view.pack_postings(before)
+        group.pack_captures(captures)
+        plan = Plan(list(before))
         plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
-        slots = [_slot(write, row_of(write, columns), batch) for write in batch.writes if not write.prepared.is_visit]
-        visits = [row_of(write, columns) for write in batch.writes if write.prepared.is_visit]
+        rows = list(zip(batch.writes, captures, strict=True))
+        slots = [_slot(write, row, batch) for write, row in rows if not write.prepared.is_visit]
+        visits = [row for write, row in rows if write.prepared.is_visit]
         lost = self._committer.commit_group(plan, slots, visits)
         counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])
         self._committer.commit(Plan(counts=counts))

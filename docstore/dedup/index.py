@@ -46,7 +46,7 @@ from docstore.model.keys import site
 from docstore.model.sets import Keys, Numbers
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache, Memory
-from docstore.storage.engine import Engine
+from docstore.storage.engine import Engine, PackedRows
 
 TABLE: Final = "postings"
 FAMILY: Final = "p"
@@ -654,6 +654,11 @@ class HashIndex:
                 self._texts.post(new, int.from_bytes(text_number(text_checksum), "big"), *keys)
         new.add(_qualifier(pointer), posting_rows(analysis.body_checksum, text_checksum, analysis.title))
 
+    def pack(self, new: NewPostings, rows: PackedRows) -> None:
+        """Add the rows to write with a batch."""
+        rows.add_qualifiers(TABLE, FAMILY, new.rows)
+        rows += self._texts.log(new)
+
     def mutations(self, new: NewPostings) -> list[RowMutations]:
         """Mutations to write with a batch."""
         return new.mutations() + self._texts.log(new)
@@ -661,13 +666,10 @@ class HashIndex:
     def follow(self, written: Sequence[RowMutations], is_sure: bool) -> None:
         """After a commit: update the cached postings that it changed; see `Committer.followers`."""
         rows, absent = self._rows, self._absent
-        for table, row_key, mutations in written:
-            if table != TABLE or row_key[0] not in _CACHED_KINDS:
-                continue
+        for row_key, added, removed in _changed(written):
             cached = None if rows is None or row_key in absent else rows.get(row_key)
             if cached is None and row_key not in absent and not self.gone_seen:
                 continue
-            added = [mutation.qualifier for mutation in mutations if isinstance(mutation, SetCell)]
             if added and self.gone_seen and row_key[0] == POSTING_TEXT:
                 self._gone.drop(number_of(row_key))
             if rows is None:
@@ -678,7 +680,6 @@ class HashIndex:
                     rows.put(row_key, (tuple(added[:POINTER_SLICE]), {}))
             if cached is None:
                 continue
-            removed = {mutation.qualifier for mutation in mutations if isinstance(mutation, DeleteCells)}
             first, by_condition = cached
             if not is_sure or (removed and len(first) == POINTER_SLICE):
                 rows.drop(row_key)  # the row may continue after the cached part
@@ -726,6 +727,18 @@ class HashIndex:
             if [cell.qualifier for cell in self._engine.read_row(TABLE, row, spec)] != [here]:
                 return False
         return True
+
+
+def _changed(written: Sequence[RowMutations]) -> Iterator[tuple[bytes, list[bytes], set[bytes]]]:
+    """Row key, added and removed qualifiers of the rows of postings that are cached."""
+    if isinstance(written, PackedRows):
+        for row_key, added in written.qualifiers(TABLE, bytes(_CACHED_KINDS)):
+            yield row_key, added, set()
+        return
+    for table, row_key, mutations in written:
+        if table == TABLE and row_key[0] in _CACHED_KINDS:
+            added = [mutation.qualifier for mutation in mutations if isinstance(mutation, SetCell)]
+            yield row_key, added, {one.qualifier for one in mutations if isinstance(one, DeleteCells)}
 
 
 def posting_hashes(engine: Engine) -> docstore_native.PostingHashes:

@@ -11,9 +11,10 @@ verdict or commits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from docstore.compiled import docstore_native
 from docstore.dedup.comparable import TitledPage, bodies_compare
 from docstore.dedup.index import NewPostings
 from docstore.model.capture import (
@@ -30,20 +31,19 @@ from docstore.model.capture import (
     decode_sketch,
 )
 from docstore.model.types import RowMutations, SetCell
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, StoredValue, base_row, value_name
 from docstore.storage.bases import TABLE as BASES
-from docstore.storage.cache import LruCache, Memory
+from docstore.storage.bases import Base, BaseRows
+from docstore.storage.cache import ENTRY_BYTES, LruCache, Memory
 from docstore.storage.captures import CaptureRecord, LiveCapture
+from docstore.storage.engine import rows_of_table
 from docstore.storage.port import Values
 from docstore.storage.table import NONE_PENDING, CaptureRows, Pending
 from docstore.storage.unreadable import Place
-from docstore.storage.values import INLINE_TAG, is_ref, raw_bytes_of
+from docstore.storage.values import INLINE_TAG, is_ref
 from docstore.storage.writes import Write
 
 ROW_BYTES = 1600
 """Memory of a cached page without its cell values, roughly."""
-BASE_ROW_BYTES = 128
-"""Memory of a cached row of a base.  Most pages of a template are deltas against the same base."""
 
 
 @dataclass(eq=False, slots=True)
@@ -109,26 +109,48 @@ class Batch:
 
 
 class Bases:
-    """Reads and caches the committed values that deltas are made against.  Not thread-safe: the sequencer owns it.
+    """Reads the committed values that deltas are made against; native code caches them (`native/store/src/bases.rs`).
+
+    Not thread-safe: the sequencer owns it.
 
     Args:
         values: reads values.
         rows: of bases.
-        memory: for rows of bases, and for the bodies and texts themselves: most pages resemble recent ones.
+        memory: for rows of bases, for the bodies and texts themselves, because most pages resemble recent ones, and
+            for the newest page of each path.
         caches: cache the rows too.  Then `follow` must be called after each commit.
+    Attributes:
+        native: the caches.
     """
 
     def __init__(self, values: Values, rows: BaseRows, memory: Memory, *, caches: bool) -> None:
         self._values = values
         self._stored = rows
-        self._rows: LruCache[bytes, bytes] = memory.cache("rows of bases", lambda row: BASE_ROW_BYTES, holds=caches)
-        """Cell value of a base by name; b"" if there was no such row when the value was read."""
-        self._bases: LruCache[bytes, Base] = memory.cache("bases", lambda base: len(base.raw))
-        """By the cell value of a body or text: the base to use for a similar page.  `_rows` has the row of each, unless
-        this object stored the value itself."""
-        self._new: dict[bytes, Base] = {}
-        self._new_rows: dict[bytes, bytes] = {}
-        """What `new_rows` prepared for the next commit: entries of `_bases` and of `_rows`."""
+        shares = [memory.share(name) for name in ("bases", "rows of bases", "siblings")]
+        shares[1] *= caches
+        self.native = docstore_native.Bases(shares[0], shares[1], shares[2], ENTRY_BYTES)
+        for place, name in enumerate(("bases", "rows of bases", "siblings")):
+            memory.figures[name] = lambda place=place: self.native.figures()[place]  # type: ignore[misc]
+
+    def reader(self, cell_values: Callable[[bytes, int], object]) -> tuple[Callable[..., object], set[bytes]]:
+        """What native code asks for what no cache has, and the names of bases that may not be used.
+
+        Args:
+            cell_values: gives the cell values of body and text of a live page, by row key and time.
+        """
+        stored, unreadable = self._stored, self._values.unreadable
+
+        def read(what: str, key: bytes, timestamp: int = 0, cell_value: bytes = b"") -> object:
+            if what == "page":
+                return cell_values(key, timestamp)
+            if what == "row":
+                return stored.cell_value(key) or b""
+            if what == "sound":
+                return unreadable.attempt(lambda: self._verified(key)) is not None
+            place = Place(key, *(BODY if what == "body" else MAIN), timestamp)
+            return unreadable.attempt(lambda: self._values.fetch_or_base(cell_value), place)
+
+        return read, stored.retired
 
     def base_for(self, cell_value: bytes, column: Column, pointer: PagePointer) -> Base | None:
         """The base for a new value that resembles a stored one: the stored value, or its own base if it is a delta.
@@ -139,85 +161,29 @@ class Bases:
             cell_value: of the stored value.
             column, pointer: of the stored value.
         """
-        cached = self._bases.get(cell_value)
-        if cached is not None:
-            return cached
-        if not is_ref(cell_value) or raw_bytes_of(cell_value) > LARGEST_BASE_BYTES:
-            return None
-        place = Place(pointer.row_key, *column, pointer.timestamp)
-        base = self._values.unreadable.attempt(lambda: self._read(cell_value, pointer), place)
-        if base is not None:
-            self._bases.put(cell_value, base)
-        return base
-
-    def _read(self, cell_value: bytes, pointer: PagePointer) -> Base | None:
-        raw, name = self._values.fetch_or_base(cell_value)
-        if not name:
-            name = value_name(raw)
-            self._row(name)
-            return Base(name, raw, cell_value, pointer)
-        inner = self._row(name)
-        if not inner or raw_bytes_of(inner) > LARGEST_BASE_BYTES:
-            return None
-        return Base(name, self._values.fetch(inner), inner, pointer)
-
-    def _row(self, name: bytes) -> bytes:
-        """Cell value of a base; b"" if it has no row yet."""
-        cell_value = self._rows.get(name)
-        if cell_value is None:
-            cell_value = self._stored.cell_value(name) or b""
-            self._rows.put(name, cell_value)
-        return cell_value
-
-    def is_usable(self, name: bytes, cell_value: bytes) -> bool:
-        """Whether a value may become a delta against a base, or share its record.
-
-        False while compaction frees the base, and if the record that its row names cannot be read.
-
-        Args:
-            name: of the base.
-            cell_value: its own; b"" if it is not stored yet.
-        """
-        if name in self._stored.retired:
-            return False
-        known = self._rows.get(name)
-        if not known or known == cell_value:
-            return True
-        return self._values.unreadable.attempt(lambda: self._verified(known)) is not None
+        found = self.native.base_for(self.reader(_no_page), cell_value, int(column != BODY), pointer)
+        return None if found is None else Base(*found, pointer)
 
     def _verified(self, value: bytes) -> bool:
         self._values.verify(value)
         return True
 
-    def new_rows(self, stored: Iterable[StoredValue]) -> list[RowMutations]:
-        """The rows of bases to write with the next commit: of each base that a value needs and that may have no row.
-
-        The stored row is not read: it may name any record with the bytes of the base, so it may be written again.
-
-        Args:
-            stored: the values of the next commit.  Later values may be deltas against them.
-        """
-        self._new = {value.cell_value: value.base for value in stored if value.base is not None}
-        needed = [value.base for value in stored if value.base is not None and value.needs_base]
-        self._new_rows = {base.name: base.cell_value for base in needed if not self._rows.get(base.name)}
-        return [base_row(name, cell_value) for name, cell_value in self._new_rows.items()]
-
     def follow(self, rows: Sequence[RowMutations], is_sure: bool) -> None:
-        """After a commit: update the cached rows; see `Committer.followers`."""
-        changed = {row.row_key for row in rows if row.table == BASES}
-        if not is_sure or changed - self._new_rows.keys():
-            self.clear()  # compaction may have moved or freed bases
-        else:
-            for name in changed:
-                self._rows.put(name, self._new_rows[name])
-            for cell_value, base in self._new.items():
-                self._bases.put(cell_value, base)
-        self._new, self._new_rows = {}, {}
+        """After a commit: update the caches; see `Committer.followers`."""
+        self.native.follow([row.row_key for row in rows_of_table(rows, BASES)], is_sure)
+
+    def drop(self) -> None:
+        """Drop what an encoded batch would add, because it is not committed."""
+        self.native.drop_new()
 
     def clear(self) -> None:
         """Clear the caches: another writer may have committed."""
-        self._rows.clear()
-        self._bases.clear()
+        self.native.clear()
+
+
+def _no_page(row_key: bytes, timestamp: int) -> object:
+    """Where cell values are given, none is looked up."""
+    raise AssertionError((row_key, timestamp))
 
 
 class LivePages:

@@ -63,7 +63,7 @@ from docstore.model.format import (
 )
 from docstore.model.sets import Keys
 from docstore.model.types import DeleteRow, RowMutations, SetCell
-from docstore.storage.engine import Engine, ScannedRow
+from docstore.storage.engine import Engine, ScannedRow, rows_of_table
 from docstore.storage.files import AppendFile, Files, translated
 from docstore.storage.heap import trim_heap
 
@@ -320,8 +320,8 @@ class RunIndex(TextIndex):
     def follow(self, rows: Sequence[RowMutations], is_sure: bool) -> None:
         """See `TextIndex`: the row of the log has the postings of the commit."""
         with self._lock:
-            for table, row_key, mutations in rows:
-                if table != TABLE or not row_key.startswith(RUN_LOG_PREFIX):
+            for _, row_key, mutations in rows_of_table(rows, TABLE):
+                if not row_key.startswith(RUN_LOG_PREFIX):
                     continue
                 number = _number_of(row_key)
                 if number == self._following:  # an interrupt stopped this: postings may be missing in memory

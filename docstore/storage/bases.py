@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 from blake3 import blake3
 
-from docstore.model.capture import Column, PagePointer
+from docstore.model.capture import PagePointer
 from docstore.model.format import BASE_FAMILY
 from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
-from docstore.storage.engine import Engine
+from docstore.storage.engine import Engine, rows_of_table
 
 TABLE = "bodies"
 LARGEST_BASE_BYTES = 4 << 20
@@ -49,51 +48,6 @@ class Base(NamedTuple):
     raw: bytes
     cell_value: bytes
     pointer: PagePointer
-
-
-@dataclass(eq=False, slots=True)
-class NewValue:
-    """A value of a capture that is to be stored; see `Values.append_values`.  Never changed.
-
-    Attributes:
-        pointer: of the capture.
-        column: of the value.
-        raw: the value.
-        name: of the value as a base; b"" if no other value may be a delta against it.
-        bases: what it may be a delta against, the likeliest first: stored values, and earlier ones of the same call.
-            One of the same call that is a delta itself stands for its base.  None keeps a place free.
-        body: of a text: the body of its page, whose record stands directly before that of the text.  If that body is
-            an earlier value of the same call and becomes a delta, the text may be a delta against the base at the same
-            place in `bases`; if it shares a record, against any of them; else only against the body.
-        same: an earlier value of the same call with the same bytes, whose record it shares if that one is no delta.
-        frame: of a value that is stored already, as a delta against the first of its bases: that delta; else b"".
-        saves: for each base, bytes that a delta against it is thought to save elsewhere; () for none.
-    """
-
-    pointer: PagePointer
-    column: Column
-    raw: bytes
-    name: bytes = b""
-    bases: Sequence[Base | NewValue | None] = ()
-    _: KW_ONLY
-    body: NewValue | bytes | None = None
-    same: NewValue | None = None
-    frame: bytes = b""
-    saves: Sequence[int] = ()
-
-
-class StoredValue(NamedTuple):
-    """A value that is appended.
-
-    Attributes:
-        cell_value: for its cell.
-        base: what a value that resembles it can be a delta against: this value, or its base; None if there is none.
-        needs_base: it is a delta against that base, or shares its record, so the base needs a row.
-    """
-
-    cell_value: bytes
-    base: Base | None = None
-    needs_base: bool = False
 
 
 class BaseRows:
@@ -130,9 +84,8 @@ class BaseRows:
 
         def follow(written: Sequence[RowMutations], is_sure: bool) -> None:
             nonlocal is_complete
-            for row in written:
-                if row.table == TABLE:
-                    changed[row.row_key] = next((one.value for one in row.mutations if isinstance(one, SetCell)), None)
+            for row in rows_of_table(written, TABLE):
+                changed[row.row_key] = next((one.value for one in row.mutations if isinstance(one, SetCell)), None)
             if not is_sure and changed:
                 is_complete, self._cached = False, None
                 self._names.clear()

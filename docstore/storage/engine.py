@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from docstore.compiled import docstore_native
 from docstore.model.choices import Durability
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import BARE_TABLES, FAMILY_END, TABLE_TAGS, TIMESTAMP_MAX
@@ -33,6 +34,8 @@ from docstore.model.types import (
 from docstore.storage.files import Files
 
 EVERYTHING = ReadSpec()
+PackedRows = docstore_native.PackedRows
+"""Rows that set cells, in one piece of memory: what a group of pages writes."""
 
 
 class Caps(NamedTuple):
@@ -148,11 +151,34 @@ class Plan:
         rows: each is applied atomically.  A row may come several times.
         bodies: row key and length in bytes of each body that is written.
         counts: what the commit adds to the totals of the store, by name.
+        packed: further rows, after the others: those of a group of pages.
     """
 
     rows: list[RowMutations] = field(default_factory=list)
     bodies: list[tuple[bytes, int]] = field(default_factory=list)
     counts: Mapping[str, int] = field(default_factory=dict)
+    packed: PackedRows | None = None
+
+    @property
+    def all_rows(self) -> Sequence[RowMutations]:
+        """All rows, in their order."""
+        return self.rows if self.packed is None else joined_rows(self.rows, self.packed)
+
+
+def rows_of_table(rows: Sequence[RowMutations], table: str) -> Sequence[RowMutations]:
+    """Those of some rows that are of a table."""
+    if isinstance(rows, PackedRows):
+        return rows.of_table(table)
+    return [row for row in rows if row.table == table]
+
+
+def joined_rows(first: Sequence[RowMutations], rows: Sequence[RowMutations]) -> Sequence[RowMutations]:
+    """Rows behind others, in one piece of memory if they are in one already."""
+    joined = PackedRows.of(first) if isinstance(rows, PackedRows) else None
+    if joined is None:
+        return [*first, *rows]
+    joined += rows
+    return joined
 
 
 def all_cells(engine: Engine, table: str, row: ScannedRow) -> Iterator[Cell]:

@@ -30,10 +30,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from docstore.compiled import docstore_native
 from docstore.model.capture import Column
 from docstore.model.choices import Durability
 from docstore.model.types import Mutation, PutResult, RowMutations, Schema
-from docstore.storage.bases import BaseRows, NewValue, StoredValue
+from docstore.storage.bases import BaseRows
 from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.reports import BackupReport, CompactionReport, Progress
@@ -95,8 +96,8 @@ class Values(Protocol):
         """Encode a value by itself and append it; -> the value to put into its cell."""
         ...
 
-    def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:
-        """Encode values in the smallest way and append them; the values of a capture are neighbours, its body first."""
+    def append_group(self, group: docstore_native.Group) -> None:
+        """Encode the values of a group in the smallest way and append them: then it has their cell values."""
         ...
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:

@@ -1,6 +1,7 @@
 """How a raw value becomes a record's payload and back: delta, dictionary or plain.
 
-Native code makes the choice and the frames (`choose` in native/frames/src/group.rs), for writes and for compaction.
+Native code makes the choice and the frames (`choose` in native/frames/src/group.rs), for writes, whose values it takes
+by the group (native/store/src/encoding.rs), and for compaction.
 Does not know where records lie, nor where bases and dictionaries come from: they are given as bytes for encoding, and
 asked for by their checksum for decoding.  The only importer of zstandard.
 
@@ -12,12 +13,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import zstandard
 
 from docstore.compiled import docstore_native
-from docstore.model.capture import BODY, MAIN, Column
+from docstore.model.capture import Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_STORED,
@@ -25,9 +26,8 @@ from docstore.model.format import (
     CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
-    RECORD_VALUE,
 )
-from docstore.storage.bases import Base, NewValue, value_name
+from docstore.storage.bases import Base
 from docstore.storage.cache import LruCache, Memory
 from docstore.tablets.record import Record
 
@@ -42,42 +42,43 @@ Resolve: TypeAlias = Callable[[bytes], bytes]
 """From the checksum of a dictionary or base to its raw bytes."""
 
 
-Encoded: TypeAlias = tuple[Record | None, Base | NewValue | None]
-"""The record of a value, and what it is a delta against: a stored base, or an earlier value of the group.  A value that
-shares the record of an earlier one has none, and that value in place of a base."""
-DELTA_COST = {BODY: (12, 200), MAIN: (6, 50)}
-"""What a delta is weighed against, by column: below one part in so many of the raw bytes it is taken at once; another
-has to save so many bytes, for the row of its base and a second decode at every read.  zstd alone hardly ever gets a
-body to a twelfth, a text hardly to a quarter; and the body of such a text is mostly a delta as well."""
-ON_BODY_COST = (4, 100)
-"""The same of a text against its own body."""
 MAX_THREADS = 8
 """Threads that encode the values of a group."""
 LONGEST_OWN_BODY_BYTES = 4 << 20
 """A longer body is no base of its text."""
 
 
-class Dictionary:
-    """A raw-content dictionary, prepared once for any number of threads.
+Dictionary = docstore_native.Dictionary
+"""A raw-content dictionary, prepared once for any number of threads; `checksum` names it in records."""
+
+
+class EncodedAgain(NamedTuple):
+    """A stored value that is encoded again by itself.
 
     Attributes:
-        checksum: 16 bytes; names it in records.
-        frames: makes frames with it in native code.
-
-    Args:
-        content: its raw bytes.
-        level: of zstd.
-        checksum: of the content, if the caller knows it.
+        column: of the value.
+        raw: the value.
+        bases: what it may be a delta against, with their bytes, the likeliest first.
+        saves: for each base, bytes that a delta against it is thought to save elsewhere; () for none.
+        body: of a text whose record will stand directly behind that of its body: that body; else b"".
+        frame: the delta against the first base that the value is stored as; b"" if it is none.
     """
 
-    def __init__(self, content: bytes, level: int = LEVEL, checksum: bytes = b"") -> None:
-        self.checksum = checksum or value_name(content)
-        self.frames = docstore_native.FrameDictionary(content, level)
+    column: Column
+    raw: bytes
+    bases: Sequence[Base] = ()
+    saves: Sequence[int] = ()
+    body: bytes = b""
+    frame: bytes = b""
 
-    @property
-    def memory_bytes(self) -> int:
-        """What is held for it."""
-        return self.frames.memory_bytes
+
+class Encoded(NamedTuple):
+    """How a value is stored: fields of its record, and the base that it is a delta against, if it is one."""
+
+    codec: int
+    related: bytes
+    payload: bytes
+    base: Base | None
 
 
 class ValueCodec:
@@ -85,12 +86,12 @@ class ValueCodec:
 
     Attributes:
         dictionaries: cached ones for decoding, by checksum.
+        threads: that encode the values of a group.
 
     Args:
         level: of zstd.
-        small: a delta below one part in so many is taken at once; 0 takes that of `DELTA_COST`.
+        small: a delta below one part in so many is taken at once; 0 tries as hard as a write does.
         compares: all bases are tried, at `LEVEL`, and the best one is taken at `level`; else the first small delta.
-        guesses: a frame that looks longer than a delta is not made to its end.
         memory: a share for dictionaries that are held for reading, by all threads.
     """
 
@@ -100,33 +101,30 @@ class ValueCodec:
         *,
         small: int = 0,
         compares: bool = False,
-        guesses: bool = True,
         memory: Memory | None = None,
     ) -> None:
-        self._effort = level, compares, guesses
-        self._costs = {column: (small or least, cost_bytes) for column, (least, cost_bytes) in DELTA_COST.items()}
-        self._threads = min(processors(), MAX_THREADS)
+        self._effort = level, small, compares, not small
+        self.threads = min(processors(), MAX_THREADS)
         self.dictionaries: LruCache[bytes, bytes] = (memory or Memory()).cache("dictionaries", len)
 
-    def encode(self, values: Sequence[NewValue], dictionaries: Sequence[Dictionary | None]) -> list[Encoded]:
-        """Encode values; native code decides on delta, dictionary or plain for each, and makes the frames.
+    def encode(self, value: EncodedAgain, dictionary: Dictionary | None = None) -> Encoded:
+        """Encode a value; native code decides on delta, dictionary or plain, and makes the frame without the GIL.
 
-        It does so in one call without the GIL, with as many threads as there are processors.  A text that is a delta of
-        its body gets a record that does not say yet how long the record of that body is.
-
-        Args:
-            values: each after those that it names; another value that it names is no base.
-            dictionaries: of each value.
+        A text that is a delta of its body does not name yet how long the record of that body is.
         """
-        costs = self._costs, self._costs[BODY], ON_BODY_COST
-        threads = self._threads if len(values) > 1 else 1
-        record = Record, RECORD_VALUE
-        return docstore_native.encode_values(values, dictionaries, costs, self._effort, threads, record)
+        saves = value.saves or [0] * len(value.bases)
+        bases = [(base.raw, saved) for base, saved in zip(value.bases, saves, strict=True)]
+        fields = value.column, value.raw, bases, value.body, value.frame
+        codec, place, payload = docstore_native.encode_value(fields, dictionary, self._effort)
+        base = None if place is None else value.bases[place]
+        related = b"" if base is None else base.name
+        if codec == CODEC_ZSTD_DICTIONARY and dictionary is not None:
+            related = dictionary.checksum
+        return Encoded(codec, related, payload, base)
 
-    def is_small(self, column: Column, frame_bytes: int, raw_bytes: int) -> bool:
+    def is_small(self, frame_bytes: int, raw_bytes: int) -> bool:
         """Whether the delta of a value is taken at once: then no further base has to be read."""
-        small, _ = self._costs.get(column, self._costs[BODY])
-        return 0 < frame_bytes * small < raw_bytes
+        return 0 < frame_bytes * self._effort[1] < raw_bytes
 
     def decode(self, record: Record, resolve: Resolve | None = None) -> bytes:
         """The raw value of a record.

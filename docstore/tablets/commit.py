@@ -15,7 +15,7 @@ from typing import TypeVar
 from docstore.model.choices import Durability
 from docstore.model.errors import CommitUnknown
 from docstore.model.types import RowMutations
-from docstore.storage.engine import Engine, Plan
+from docstore.storage.engine import Engine, Plan, joined_rows
 from docstore.storage.files import read_only_error
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.reserve import Reserve
@@ -64,13 +64,14 @@ class LocalCommitter:
 
     def commit(self, plan: Plan) -> None:
         """See `Committer` of the port."""
-        if plan.rows or plan.counts:
+        rows = plan.all_rows
+        if rows or plan.counts:
             if self._read_only is not None:
                 raise read_only_error(self._read_only)
             self._reserve.check_room(self._values.value_log.pending_bytes())
         self.commits += 1
         if self.watch is not None:
-            self.watch(plan.rows)
+            self.watch(rows)
         try:
             self._values.dictionaries.sync()
             if self.durability is Durability.SYNC:
@@ -80,9 +81,8 @@ class LocalCommitter:
         except BaseException:
             self._values.value_log.drop()
             raise
-        rows = self.manifest.rows_of(plan, self._values.value_log.progress())
-        rows += self._values.dictionaries.mutations()
-        rows += plan.rows
+        first = self.manifest.rows_of(plan, self._values.value_log.progress())
+        rows = joined_rows([*first, *self._values.dictionaries.mutations()], rows)
         known = False
         try:
             self._engine.mutate_rows(rows, self.durability)

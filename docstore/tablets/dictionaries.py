@@ -17,7 +17,7 @@ from typing import Protocol
 from zlib import crc32
 
 from docstore.compiled import docstore_native
-from docstore.model.capture import BODY, MAIN, Column
+from docstore.model.capture import Column
 from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import (
     DICTIONARY_FORMAT_VERSION,
@@ -32,7 +32,7 @@ from docstore.model.format import (
 from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache, Memory
-from docstore.storage.engine import Engine, Plan
+from docstore.storage.engine import Engine, Plan, rows_of_table
 from docstore.storage.files import Files
 from docstore.storage.table import PAGES
 from docstore.storage.unreadable import UnreadableValues
@@ -54,16 +54,12 @@ FADED = 1.5
 
 _SCOPES_END = DICTIONARY_ROW_PREFIX[:-1] + bytes((DICTIONARY_ROW_PREFIX[-1] + 1,))
 
-COLUMNS = frozenset((BODY, MAIN))
-"""Columns with long and similar values; each has dictionaries of its own."""
-
 
 def _column_name(column: Column) -> bytes:
     """The end of a scope's name."""
     return f" {column[0]}:".encode() + column[1]
 
 
-_COLUMN_NAMES = {column: _column_name(column) for column in COLUMNS}
 ROWS_AHEAD = 1000
 """Rows of sites that a compaction reads at once, some 200 KB."""
 _SITES = DICTIONARY_ROW_PREFIX + b"site "
@@ -261,8 +257,8 @@ class ScopeRows:
 
     def follow(self, written: Sequence[RowMutations], is_sure: bool) -> None:
         """See `LocalCommitter.followers`."""
-        for table, row_key, mutations in written:
-            if self._rows is not None and table == "meta" and row_key.startswith(DICTIONARY_ROW_PREFIX):
+        for _, row_key, mutations in rows_of_table(written, "meta"):
+            if self._rows is not None and row_key.startswith(DICTIONARY_ROW_PREFIX):
                 self._rows.pop(row_key, None)
                 for mutation in mutations:
                     if isinstance(mutation, SetCell):
@@ -279,7 +275,7 @@ class SiteDictionaries:
     Args:
         files: the dictionaries, by checksum.
         row_of_scope: gives the value of the row of a scope, which names its dictionary; None if there is no row.
-        tablet_of: gives the number of the tablet of a row key.
+        tablet_of: gives the tablet of a row key.
         memory: shares for prepared dictionaries, and for samples: the scope used longest ago is evicted with its own.
     Attributes:
         unreadable: dictionaries that cannot be read; their scopes make new ones.
@@ -289,7 +285,7 @@ class SiteDictionaries:
         self,
         files: Contents,
         row_of_scope: Callable[[bytes], bytes | None],
-        tablet_of: Callable[[bytes], int],
+        tablet_of: Callable[[bytes], Tablet],
         memory: Memory | None = None,
     ) -> None:
         memory = memory or Memory()
@@ -330,26 +326,14 @@ class SiteDictionaries:
         """Bytes of the samples for the next dictionaries."""
         return self._scopes.sample_bytes
 
-    def choose(self, row_key: bytes, column: Column, raw: bytes, *, samples: bool = True) -> Dictionary | None:
-        """The dictionary for a value of a column of a row: its site's, else its tablet's, else None.
+    def encode(self, group: docstore_native.Group, threads: int) -> None:
+        """Encode the values of a group, each with the dictionary of its site, else of its tablet, else without one.
 
-        Args:
-            row_key, column: of the value.
-            raw: the value.
-            samples: it is a sample for the next dictionaries; else the caller may call `sample` for it later.
+        The values are samples for the next dictionaries, but for texts that became deltas.
         """
-        name = _COLUMN_NAMES.get(column)
-        return None if name is None else self._scopes.choose(self._kept, row_key, name, raw, samples)
-
-    def sample(self, row_key: bytes, column: Column, raw: bytes) -> None:
-        """Sample a value for its site; for its tablet too while the site has none.  `choose` for it comes before."""
-        self._scopes.sample(self._kept, row_key, _COLUMN_NAMES[column], raw)
-
-    def note_gain(self, row_key: bytes, column: Column, raw_bytes: int, payload_bytes: int, dictionary: bytes) -> None:
-        """Measure what a dictionary saves, by a value that was encoded with it; if that has faded, begin a new one."""
+        group.encode(self._scopes, self._kept, threads)
         for checksums in self._used.values():
-            checksums.add(dictionary)
-        self._scopes.note_gain(self._kept, row_key, _COLUMN_NAMES[column], (raw_bytes, payload_bytes), dictionary)
+            checksums.update(group.dictionaries())
 
     @contextmanager
     def recording_use(self) -> Iterator[set[bytes]]:

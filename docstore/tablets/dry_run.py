@@ -224,7 +224,7 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     manifest = Manifest.load(engine)
     dictionary_files = DictionaryFiles(lower.files, path / DICTIONARY_DIRECTORY, lower.dictionaries, memory)
     scopes = ScopeRows(engine)
-    dictionaries = SiteDictionaries(dictionary_files, scopes.get, manifest.tablet_number, memory)
+    dictionaries = SiteDictionaries(dictionary_files, scopes.get, manifest.tablet_for, memory)
     replaced = {
         "engine": engine,
         "memory": memory,

@@ -416,7 +416,7 @@ class StoreDirectory:
             base_rows, scopes = BaseRows(engine), ScopeRows(engine)
             files.make_folder(folder)
             dictionary_files = DictionaryFiles(files, folder, memory=shares)
-            dictionaries = SiteDictionaries(dictionary_files, scopes.get, manifest.tablet_number, shares)
+            dictionaries = SiteDictionaries(dictionary_files, scopes.get, manifest.tablet_for, shares)
             values = LocalValues(value_log, ValueCodec(memory=shares), dictionaries, base_rows.stored_value, shares)
             reserve.take_back()
             if is_new:  # last, so that a crash during creation leaves no store

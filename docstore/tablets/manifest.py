@@ -185,11 +185,6 @@ class Manifest:
         end = ranges[index + 1].start if index + 1 < len(ranges) else None
         return Tablet(item.number, item.start, end, item.raw_bytes)
 
-    def tablet_number(self, row_key: bytes) -> int:
-        """The number of the tablet that a row belongs to."""
-        ranges = self._ranges  # one read: a split replaces the list
-        return ranges[bisect_right(ranges, row_key, key=_START_OF) - 1].number
-
     def segments(self) -> list[SegmentRow]:
         """All segments as they are committed, by number."""
         return [row for _, row in sorted(self._segments.items())]

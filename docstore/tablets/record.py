@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from docstore.compiled import docstore_native
 from docstore.model.errors import CorruptionError, InvalidArgument
@@ -37,6 +37,7 @@ from docstore.model.format import (
 )
 from docstore.storage.files import ReadFile
 
+Made = TypeVar("Made")
 decode_varint, encode_varint = docstore_native.decode_varint, docstore_native.encode_varint
 CODEC_NAMES = {
     CODEC_STORED: "stored",
@@ -86,7 +87,15 @@ def encode_records(records: Sequence[Record], segment: int, offset: int) -> tupl
     Raises:
         InvalidArgument: a field does not fit the format.
     """
-    made = docstore_native.encode_records(records, segment, offset)
+    return checked_records(docstore_native.encode_records(records, segment, offset))
+
+
+def checked_records(made: Made | None) -> Made:
+    """What native code made of records.
+
+    Raises:
+        InvalidArgument: nothing, because a field does not fit the format.
+    """
     if made is None:
         raise record_does_not_fit()
     return made

@@ -10,7 +10,7 @@ write or fsync a segment is never written again.
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
@@ -18,9 +18,9 @@ from threading import Lock
 from typing import NamedTuple
 from zlib import crc32
 
+from docstore.compiled import docstore_native
 from docstore.model.errors import CorruptionError, StorageError, UnsupportedFormat
 from docstore.model.format import (
-    CODEC_ZSTD_BODY,
     IDENTITY_BYTES,
     SEGMENT_ACTIVE,
     SEGMENT_DRAINING,
@@ -38,6 +38,7 @@ from docstore.tablets.record import (
     Damage,
     Record,
     Ref,
+    checked_records,
     decode_record,
     decode_ref,
     encode_record,
@@ -370,25 +371,38 @@ class ValueLog:
             self._group = number
 
     def append(self, records: Sequence[Record]) -> list[bytes]:
-        """Take records; returns a ref of each.  They can be read at once, and may still are in a buffer.
+        """Take records; returns a ref of each.  They can be read at once, and may still be in a buffer.
 
         Raises:
             StorageError: none was taken.
         """
+        refs: list[bytes] = []
+
+        def lay_out(segment: int, offset: int, commit: int) -> bytes:
+            marks = [group_mark(commit)] if commit else []
+            encoded, its_refs = encode_records([*marks, *records], segment, offset)
+            refs.extend(its_refs[len(marks) :])
+            return encoded
+
+        self._append(lay_out)
+        return refs
+
+    def append_group(self, group: docstore_native.Group) -> None:
+        """Take the records of an encoded group, which is told where they lie; as `append`."""
+        self._append(lambda *place: checked_records(group.lay_out(*place)))
+
+    def _append(self, lay_out: Callable[[int, int, int], bytes]) -> None:
+        """Take what a function lays out in a segment, from an offset on, for the commit of a number; 0 for no mark."""
         with self._lock:
             active = self._active
-            # A text that is a delta of its body goes into the segment of that body, even if it is full now.
-            follows_body = bool(records) and records[0].codec == CODEC_ZSTD_BODY
-            if active is None or (active.tail_bytes >= self._limit_bytes and not follows_body):
+            if active is None or active.tail_bytes >= self._limit_bytes:
                 active = self._roll()
-            marks = [group_mark(self._group)] if self._group > active.group else []
-            encoded, refs = encode_records([*marks, *records], active.number, active.tail_bytes)
-            active.pending += encoded
+            commit = self._group if self._group > active.group else 0
+            active.pending += lay_out(active.number, active.tail_bytes, commit)
             active.group = max(active.group, self._group)
             active.closed_bytes = None
             if len(active.pending) >= BUFFER_LIMIT_BYTES:
                 self._flush()
-        return refs[len(marks) :]
 
     def pending_bytes(self) -> int:
         """Length of what was taken and is not yet in a file."""

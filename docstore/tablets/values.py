@@ -17,7 +17,7 @@ from functools import partial
 from typing import TypeVar
 
 from docstore.compiled import docstore_native
-from docstore.model.capture import BODY, MAIN, Column, PagePointer
+from docstore.model.capture import BODY, Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_ZSTD_BODY,
@@ -27,7 +27,6 @@ from docstore.model.format import (
     INLINE_LIMIT_BYTES,
 )
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Mutation
-from docstore.storage.bases import Base, NewValue, StoredValue
 from docstore.storage.cache import LruCache, Memory
 from docstore.storage.values import (
     INLINE_TAG,
@@ -36,7 +35,7 @@ from docstore.storage.values import (
     parse_cell_value,
     raw_bytes_of,
 )
-from docstore.tablets.codec import LONGEST_OWN_BODY_BYTES, Encoded, ValueCodec
+from docstore.tablets.codec import LONGEST_OWN_BODY_BYTES, ValueCodec
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import (
     Record,
@@ -99,50 +98,18 @@ class LocalValues:
         """See `Values`."""
         if len(raw) <= INLINE_LIMIT_BYTES:
             return INLINE_TAG + raw
-        return self.append_values([NewValue(PagePointer(timestamp, row_key), column, raw)])[0].cell_value
+        group = docstore_native.Group()
+        group.add(row_key, column, timestamp, raw)
+        self.append_group(group)
+        return group.cell_values()[0]
 
-    def append_values(self, values: Sequence[NewValue]) -> list[StoredValue]:
+    def append_group(self, group: docstore_native.Group) -> None:
         """See `Values`: long values are encoded together, then their records are appended together."""
-        encoded = self._encode([value for value in values if len(value.raw) > INLINE_LIMIT_BYTES])
-        records = [record for record, _ in encoded.values() if record is not None]
-        refs = iter(self.value_log.append(records) if records else ())
-        stored: dict[NewValue, StoredValue] = {}
-        for value in values:
-            if value not in encoded:
-                stored[value] = StoredValue(INLINE_TAG + value.raw)
-                continue
-            record, base = encoded[value]
-            if record is None and isinstance(base, NewValue):
-                stored[value] = stored[base]._replace(needs_base=True)
-                continue
-            cell_value = encode_ref_value(len(value.raw), next(refs))
-            needs_base = base is not None
-            if isinstance(base, NewValue):
-                base = stored[base].base
-            elif base is None and value.name:
-                base = Base(value.name, value.raw, cell_value, value.pointer)
-            stored[value] = StoredValue(cell_value, base, needs_base)
-        return list(stored.values())
-
-    def _encode(self, values: list[NewValue]) -> dict[NewValue, Encoded]:
-        """Encode values, and sample them for new dictionaries, except those texts that became deltas.
-
-        Texts are encoded after all other values, so that no thread waits for the body of a text.
-        """
-        sites = self.dictionaries
-        by_turn = sorted(values, key=lambda value: value.column == MAIN)
-        dictionaries = [
-            sites.choose(value.pointer.row_key, value.column, value.raw, samples=value.column != MAIN)
-            for value in by_turn
-        ]
-        encoded = dict(zip(by_turn, self._codec.encode(by_turn, dictionaries), strict=True))
-        for value, (record, _) in encoded.items():
-            row_key, codec = value.pointer.row_key, None if record is None else record.codec
-            if record is not None and codec == CODEC_ZSTD_DICTIONARY:
-                sites.note_gain(row_key, value.column, record.raw_bytes, len(record.payload), record.related)
-            if value.column == MAIN and codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):
-                sites.sample(row_key, MAIN, value.raw)
-        return {value: encoded[value] for value in values}
+        self.dictionaries.encode(group, self._codec.threads)
+        if group.record_count:
+            self.value_log.append_group(group)
+        else:
+            group.place([])
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         """See `Values`: a record of its own."""

@@ -27,10 +27,11 @@ from docstore.model.types import Mutation, Page, Policy, RowMutations
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import Base, base_row, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
-from docstore.storage.engine import Plan
+from docstore.storage.engine import PackedRows, Plan
 from docstore.storage.table import PAGES
 from docstore.storage.values import INLINE_TAG, is_ref
 from docstore.storage.writes import Prepared, Write
+from docstore.writing.encode import columns_of
 from docstore.writing.judge import stored_as, validator_columns
 from docstore.writing.maintenance import MADE_AGAIN
 from docstore.writing.writer import WriteSide
@@ -225,9 +226,11 @@ class DuplicateApplier:
             record = CaptureRecord(pointer.timestamp, CAPTURE_STORED, {})
             verdict_of = judged._replace(stored=capture.STORED_REFERENCE)
             write = Write(one, pointer, verdict_of, record, nearest=judged.of)
-            encoded, base_rows = self._side.sequencer.encoder.encode([write])
+            encoder, base_rows = self._side.sequencer.encoder, PackedRows()
+            group = encoder.encode([write])
+            encoder.pack_bases(group, base_rows)
             plan.rows += base_rows
-            columns |= encoded[pointer]
+            columns |= columns_of(group, [write])[0]
         before, after = {value for _, value in first.refs}, {value for _, value in refs_of(columns)}
         added = after - before - ({base.cell_value} if base is not None else set())
         changed: list[Mutation] = [first._replace(columns=columns).cell()]

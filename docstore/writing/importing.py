@@ -20,6 +20,7 @@ from typing import NamedTuple
 import msgpack
 import numpy as np
 
+from docstore.compiled import docstore_native
 from docstore.dedup.comparable import text_compares
 from docstore.dedup.index import IndexQuery, NewPostings, TextIndex, post_names, post_page
 from docstore.dedup.pages import LivePages
@@ -38,7 +39,7 @@ from docstore.model.format import (
 from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_texts, stored_texts, text_numbers
-from docstore.storage.bases import Base, NewValue, base_row, value_name
+from docstore.storage.bases import base_row, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
 from docstore.storage.engine import Plan
@@ -210,17 +211,19 @@ class RowImporter:
                 return shared
         base = self._base(cell.base, plan, find_base) if cell.base and not is_base else None
         if base is not None:
-            known = Base(cell.base, base, self._base_value(cell.base) or b"", PagePointer(timestamp, row_key))
-            value = NewValue(PagePointer(timestamp, row_key), column, raw, bases=[known])
-            return values.append_values([value])[0].cell_value
+            group = docstore_native.Group()
+            group.add(row_key, column, timestamp, raw, base=(cell.base, base))
+            values.append_group(group)
+            return group.cell_values()[0]
         text_name = b"" if text is None else value_name(text.value)
         if text is None or text.stored_as in (b"", *row.placed) or (text.is_base and self._base_value(text_name)):
             cell_value = values.append(row_key, column, timestamp, raw)
         else:
-            pointer = PagePointer(timestamp, row_key)
-            body = NewValue(pointer, column, raw)
-            pair = values.append_values([body, NewValue(pointer, capture.MAIN, text.value, body=body)])
-            cell_value, text_value = (stored.cell_value for stored in pair)
+            group = docstore_native.Group()
+            group.add(row_key, column, timestamp, raw)
+            group.add(row_key, capture.MAIN, timestamp, text.value, follows_body=True)
+            values.append_group(group)
+            cell_value, text_value = group.cell_values()
             row.placed[text.stored_as] = text_value
             if text.is_base:
                 self._make_base(text_name, text_value, plan)

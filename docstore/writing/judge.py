@@ -59,6 +59,7 @@ from docstore.model.types import (
 from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture, not_modified
+from docstore.storage.engine import PackedRows, rows_of_table
 from docstore.storage.port import Backend
 from docstore.storage.table import PAGES, TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.unreadable import Place
@@ -290,30 +291,33 @@ class View:
             len(batch.writes) >= GROUP_PAGES or batch.body_bytes >= GROUP_BYTES or batch.anchor_count >= BATCH_ANCHORS
         )
 
-    def posting_rows(self) -> list[RowMutations]:
-        """The rows of the index that the batch writes; verdicts need none of the names that are posted here."""
+    def pack_postings(self, rows: PackedRows) -> None:
+        """Add the rows of the index that the batch writes; verdicts need none of the names that are posted here."""
         for write in self.pages.batch.writes:
             page = write.prepared.page
             if page.payload_digest or page.docno:
                 post_names(self.pages.batch.postings, write.pointer, page.payload_digest, page.docno)
-        return self.index.mutations(self.pages.batch.postings)
+        self.index.pack(self.pages.batch.postings, rows)
 
-    def committed(self, columns: Mapping[PagePointer, Mapping[Column, bytes]]) -> None:
+    def committed(self, columns: Sequence[Mapping[Column, bytes]]) -> None:
         """The batch is committed: cache its pages, and begin the next one.
 
         Args:
-            columns: cell values of each record, as they were written.
+            columns: cell values of the record of each of its writes, as they were written.
         """
         batch, self.pages.batch = self.pages.batch, Batch()
-        for pointer, page in batch.pages.items():
-            page.columns = columns[pointer]
-            self.pages.keep(pointer, page)
+        for write, its_columns in zip(batch.writes, columns, strict=True):
+            page = batch.pages.get(write.pointer)
+            if page is not None:
+                page.columns = its_columns
+                self.pages.keep(write.pointer, page)
 
     def drop(self) -> None:
         """Drop the batch, whose commit failed, or whose outcome is not known."""
         self.pages.batch = Batch()
         self._times = None
         self.index.clear()
+        self.bases.drop()
 
     def clear(self) -> None:
         """Clear the caches: other processes may have written."""
@@ -326,9 +330,13 @@ class View:
         self.index.follow(rows, is_sure)
         self.bases.follow(rows, is_sure)
         absent = self.pages.batch.absent
-        for table, row_key, mutations in rows:
-            if table != PAGES:
-                continue
+        if isinstance(rows, PackedRows) and self._times is None:
+            captured = rows.captured()
+            absent.difference_update(captured)
+            for row_key in captured:
+                self.pages.drop_row(row_key)
+            return
+        for _, row_key, mutations in rows_of_table(rows, PAGES):
             if CAPTURE_FAMILY not in {getattr(mutation, "family", CAPTURE_FAMILY) for mutation in mutations}:
                 continue  # a delete of the whole row names no family
             absent.discard(row_key)

@@ -27,23 +27,22 @@ import gc
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
 
 from docstore.dedup.pages import Batch
 from docstore.model import capture
-from docstore.model.capture import Column, PagePointer
 from docstore.model.errors import FORKED, InvalidArgument, StorageError, StoreUnavailable, short_of_memory
 from docstore.model.keys import url_of
 from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
 from docstore.reading.index import open_texts
-from docstore.storage.engine import Plan
+from docstore.storage.engine import PackedRows, Plan
 from docstore.storage.port import Backend, Committer, GroupWriter
 from docstore.storage.table import PAGES, Table
 from docstore.storage.writes import PolicyByVerdict, Prepared, Write
-from docstore.writing.encode import Encoder
+from docstore.writing.encode import Encoder, columns_of
 from docstore.writing.judge import View, counts_of_writes, judge
 from docstore.writing.maintenance import PageDeleter, Poster, prune
 from docstore.writing.prepare import Preparer
@@ -500,22 +499,18 @@ class Sequencer:
     def _commit(self, batch: Batch) -> None:
         """Append the values of a batch and commit it: bases and postings, then anchors, then pages in their order."""
         if not batch.writes and not batch.anchors:
-            self._view.committed({})
+            self._view.committed(())
             return
-        columns, base_rows = self.encoder.encode(batch.writes)
-        rows = base_rows + self._view.posting_rows()
+        group = self.encoder.encode(batch.writes)
+        rows = PackedRows()
+        self.encoder.pack_bases(group, rows)
+        self._view.pack_postings(rows)
         rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
-        rows += (row_of(write, columns) for write in batch.writes)
+        group.pack_captures(rows)
         pages = [write.prepared for write in batch.writes if not write.prepared.is_visit]
         bodies = [(page.row_key, len(page.page.body)) for page in pages]
-        self._committer.commit(Plan(rows, bodies, counts_of_writes(batch.writes)))
-        self._view.committed(columns)
-
-
-def row_of(write: Write, columns: Mapping[PagePointer, dict[Column, bytes]]) -> RowMutations:
-    """The mutation that writes the record of a page, with the columns that its values have been given."""
-    assert write.record is not None
-    return RowMutations(PAGES, write.prepared.row_key, [write.record.cell(columns[write.pointer])])
+        self._committer.commit(Plan([], bodies, counts_of_writes(batch.writes), rows))
+        self._view.committed(columns_of(group, batch.writes))
 
 
 def result_of(write: Write) -> PutResult:
@@ -540,7 +535,7 @@ class WriteSide:
         self.backend, self.table, self.committer = backend, table, committer
         committer.followers.add(open_texts(backend, table).follow)
         self.view = view = View(backend, table, clock, caches=backend.engine.caps.single_writer)
-        encoder = Encoder(backend.values, view.pages, view.bases, backend.memory)
+        encoder = Encoder(backend.values, view.pages, view.bases)
         self.sequencer = Sequencer(view, encoder, committer)
         self.poster = Poster(view.index, view.kernel, table, backend.values, committer)
         self.deleter = PageDeleter(backend, table, committer, self.poster, clock)

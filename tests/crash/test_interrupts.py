@@ -219,7 +219,9 @@ def test_an_interrupt_anywhere_leaves_a_store_that_closes_opens_and_is_sound(
             store.close()
             with docstore.open(folder / "s") as again:
                 assert list(check(again.backend)) == [], where
-                assert not list((folder / "s" / "set-aside").glob("*")), where
+                # While a new segment is synced, an interrupt leaves a part of it, whose commit was not made.
+                aside = [path.name for path in (folder / "s" / "set-aside").glob("*")]
+                assert all("-unfinished" in name for name in aside), where
                 assert operation == "apply" or all(again.get(url) is not None for url in kept), where
                 again.compact()
                 assert list(check(again.backend)) == [], where

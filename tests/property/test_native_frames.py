@@ -26,8 +26,8 @@ from docstore.model.format import (
     RECORD_VALUE,
     ZSTD_FRAME_MAGIC,
 )
-from docstore.storage.bases import Base, NewValue, value_name
-from docstore.tablets.codec import LEVEL, Dictionary, Encoded, ValueCodec
+from docstore.storage.bases import Base, value_name
+from docstore.tablets.codec import LEVEL, Dictionary, EncodedAgain, ValueCodec
 from docstore.tablets.record import Record
 
 NAME = bytes(16)
@@ -64,10 +64,14 @@ def encode(
     saves: Sequence[int] = (),
 ) -> Record:
     """One body by itself."""
-    value = NewValue(PLACE, BODY, raw, bases=bases, frame=frame, saves=saves)
-    ((record, _),) = (codec or ValueCodec()).encode([value], [dictionary])
-    assert record is not None
-    return record
+    return record_of(EncodedAgain(BODY, raw, bases, saves, frame=frame), dictionary, codec)
+
+
+def record_of(value: EncodedAgain, dictionary: Dictionary | None = None, codec: ValueCodec | None = None) -> Record:
+    """The record of a value by itself."""
+    encoded = (codec or ValueCodec()).encode(value, dictionary)
+    fields = encoded.codec, encoded.related, len(value.raw), encoded.payload
+    return Record(RECORD_VALUE, b"", *value.column, 0, *fields)
 
 
 def delta(raw: bytes, base: bytes, codec: ValueCodec | None = None) -> Record:
@@ -80,13 +84,6 @@ def decoded(record: Record, before: bytes, raw_bytes: int) -> bytes:
     if record.codec == CODEC_STORED:
         return record.payload
     return decoded_with(record.payload, b"" if record.codec == CODEC_ZSTD else before, raw_bytes)
-
-
-def records_of(encoded: list[Encoded]) -> list[Record]:
-    """The records of values that share none."""
-    records = [record for record, _ in encoded if record is not None]
-    assert len(records) == len(encoded)
-    return records
 
 
 def check(raw: bytes, before: bytes) -> tuple[bytes, bytes]:
@@ -119,9 +116,8 @@ def test_any_text_comes_back_from_its_body_and_the_body_from_its_dictionary(
 ) -> None:
     text += body[len(body) // 3 :]
     dictionary = Dictionary(content)
-    value = NewValue(PLACE, BODY, body)
-    values = [value, NewValue(PLACE, MAIN, text, body=value)]
-    of_body, of_text = records_of(ValueCodec().encode(values, [dictionary, None]))
+    of_body = record_of(EncodedAgain(BODY, body), dictionary)
+    of_text = record_of(EncodedAgain(MAIN, text, body=body))
     assert decoded(of_body, content, len(body)) == body
     assert decoded(of_text, body, len(text)) == text
     is_long = len(body) > 16 * len(text)
@@ -264,110 +260,6 @@ def test_frames_do_not_depend_on_thread_or_order(bodies: list[bytes]) -> None:
     assert wrong == []
 
 
-def changed(raw: bytes, source: random.Random) -> bytes:
-    """The value with some bytes left out, put in, or moved."""
-    for _ in range(source.randrange(6)):
-        first, last = sorted(source.randrange(len(raw) + 1) for _ in range(2))
-        raw = source.choice(
-            [raw[:first] + raw[last:], raw[:first] + source.randbytes(9) + raw[first:], raw[last:] + raw[:last]]
-        )
-    return raw
-
-
-def group_of(seed: int, bodies: list[bytes]) -> list[NewValue]:
-    """Values of a group: some like earlier ones, some like others; texts with bodies, given or of the group."""
-    source = random.Random(seed)
-    values: list[NewValue] = []
-    for _ in range(source.randrange(1, 40)):
-        raw = source.choice(bodies)
-        bases: list[Base | NewValue | None] = list(source.sample(values, min(len(values), source.randrange(3))))
-        like = bases[0] if bases else None
-        if like is not None:
-            raw = changed(like.raw, source)
-        if source.random() < 0.4:
-            other = changed(raw, source)
-            base = Base(value_name(other), other, b"stored", PagePointer(1, b""))
-            bases.insert(source.randrange(len(bases) + 1), source.choice((base, base, None)))
-        column = source.choice([BODY, MAIN, ("http", b"headers")])
-        body: NewValue | bytes | None = None
-        without_text = [value for value in values if not any(other.body is value for other in values)]
-        if column == MAIN and without_text:
-            of = source.choice(without_text)
-            body = source.choice((of, of, source.choice(bodies), None))
-            raw = source.choice((raw, changed(of.raw[: len(of.raw) // 3], source)))
-        same = None
-        if column == BODY and values and source.random() < 0.2:
-            same = source.choice(values)
-            raw = same.raw
-        values.append(NewValue(PLACE, column, raw, value_name(raw), bases, body=body, same=same))
-    return values
-
-
-def test_a_body_is_a_delta_only_if_it_and_its_text_take_fewer_bytes_so() -> None:
-    source = random.Random(4)
-    words = [source.randbytes(5).hex().encode() for _ in range(3000)]
-    tags = [b"<p class='%d'>" % number for number in range(40)]
-
-    def page(said: list[bytes]) -> bytes:
-        return b"".join(tags[number % 40] + word for number, word in enumerate(said))
-
-    said, other = source.choices(words, k=1500), source.choices(words, k=1500)
-    body, text = page(said), b" ".join(said)
-    offered, dictionary = [Base(NAME, page(other), b"stored", PLACE)], Dictionary(b" ".join(words))
-    alone = encode(body, offered, dictionary)
-    value = NewValue(PLACE, BODY, body, bases=offered)
-    values = [value, NewValue(PLACE, MAIN, text, body=value)]
-    with_text, _ = records_of(ValueCodec().encode(values, [dictionary, None]))
-    assert with_text.codec == CODEC_ZSTD_DICTIONARY
-    assert alone.codec == CODEC_ZSTD_DELTA
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_a_group_is_encoded_alike_by_any_number_of_threads_and_comes_back(
-    seed: int, bodies: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values, source = group_of(seed, bodies), random.Random(seed)
-    content = b"".join(source.sample(bodies, 6))
-    dictionary = Dictionary(content)
-    dictionaries = [source.choice((None, dictionary)) for _ in values]
-    expected: list[Encoded] | None = None
-    for processors in (1, 2, 7):
-        monkeypatch.setattr("docstore.tablets.codec.processors", lambda many=processors: many)
-        encoded = ValueCodec().encode(values, dictionaries)
-        expected = expected or encoded
-        assert encoded == expected
-    by_value = dict(zip(values, expected or (), strict=True))
-    for value, (record, base) in by_value.items():
-        if record is None:
-            assert isinstance(base, NewValue) and base.raw == value.raw
-            owner = by_value[base][0]
-            assert owner is not None and owner.codec != CODEC_ZSTD_DELTA
-            continue
-        if value.same is not None:
-            like = by_value[value.same][0]
-            assert like is not None and like.codec == CODEC_ZSTD_DELTA
-        body = value.body.raw if isinstance(value.body, NewValue) else value.body
-        before = {CODEC_ZSTD_DICTIONARY: content, CODEC_ZSTD_BODY: body or b""}.get(record.codec, b"")
-        if base is not None:
-            before = base.raw
-            assert isinstance(base, Base) or by_value[base][1] is None
-        assert decoded(record, before, len(value.raw)) == value.raw
-
-
-def test_a_text_is_a_delta_of_its_body_or_of_the_text_of_its_bodys_base(bodies: list[bytes]) -> None:
-    body, text = bodies[0], bodies[0][: len(bodies[0]) // 2]
-    other, near = Base(b"o" * 16, bodies[1], b"stored", PLACE), Base(b"n" * 16, body + b"changed", b"stored", PLACE)
-
-    def codecs(*bases: Base | None) -> list[tuple[int, bytes]]:
-        value = NewValue(PLACE, BODY, body, bases=bases)
-        of_text = NewValue(PLACE, MAIN, text, bases=[other, near], body=value)
-        return [record[5:7] for record in records_of(ValueCodec().encode([value, of_text], [None, None]))]
-
-    assert codecs(other, near) == [(CODEC_ZSTD_DELTA, near.name)] * 2
-    assert codecs(near)[1][1] != near.name  # the text of that base would be the other one
-    assert codecs()[1] == (CODEC_ZSTD_BODY, b"")
-
-
 def related(number: int, near: bytes) -> Base:
     """A base that shares all but some bytes with a value."""
     return Base(bytes((number,)) * 16, near, b"", PagePointer(number, b""))
@@ -390,7 +282,7 @@ def test_a_stored_delta_stays_if_it_is_small_or_no_other_way_is_smaller() -> Non
     record = encode(raw, [now, other], codec=ValueCodec(small=50), frame=frame)
     assert record.related == other.name and len(record.payload) < 600
     codec = ValueCodec(small=50)
-    assert [codec.is_small(BODY, length_bytes, 20_000) for length_bytes in (0, 399, 400)] == [False, True, False]
+    assert [codec.is_small(length_bytes, 20_000) for length_bytes in (0, 399, 400)] == [False, True, False]
 
 
 def test_a_delta_that_saves_bytes_elsewhere_is_kept_though_the_value_alone_is_shorter() -> None:

@@ -31,10 +31,10 @@ from docstore.model.format import (
 from docstore.model.types import Headers
 from docstore.reading.documents import DOCUMENT_FAMILIES, assemble, fields_shown
 from docstore.reading.render import title_parts
-from docstore.storage.bases import Base, NewValue, value_name
+from docstore.storage.bases import Base, value_name
 from docstore.storage.captures import CaptureRecord, decode_capture, stored_capture
 from docstore.storage.values import encode_absent, encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of
-from docstore.tablets.codec import Dictionary, ValueCodec
+from docstore.tablets.codec import Dictionary, EncodedAgain, ValueCodec
 from docstore.tablets.record import Record, decode_record, decode_ref, encode_record, encode_ref
 
 SEPARATOR = re.compile(r"\s+[-|:\u00b7\u2013\u2014\u00ab\u00bb]\s+")
@@ -202,9 +202,8 @@ def test_values_are_decoded_as_by_the_reference(
     codec, name = ValueCodec(), value_name(before)
     place = PagePointer(0, b"")
     bases = [Base(name, before, b"", place)] if how == 2 else []
-    value = NewValue(place, MAIN, raw, bases=bases, body=before if how == 4 else None)
-    ((encoded, _),) = codec.encode([value], [Dictionary(before) if how == 1 else None])
-    assert encoded is not None
+    value = EncodedAgain(MAIN, raw, bases, body=before if how == 4 else b"")
+    encoded = codec.encode(value, Dictionary(before) if how == 1 else None)
     if encoded.codec == CODEC_ZSTD_BODY:  # a text, after a body whose record takes 77 bytes
         name = (77).to_bytes(4, "little")
         encoded = encoded._replace(related=name)
@@ -242,9 +241,10 @@ def test_content_that_begins_as_a_trained_dictionary_is_taken_as_content() -> No
     codec = ValueCodec()
     raw = before[100:3000]
     place = PagePointer(0, b"r")
-    value = NewValue(place, BODY, raw, bases=[Base(value_name(before), before, b"", place)])
-    ((record, _),) = codec.encode([value], [None])
-    assert record is not None and record.codec == CODEC_ZSTD_DELTA
+    value = EncodedAgain(BODY, raw, [Base(value_name(before), before, b"", place)])
+    encoded = codec.encode(value)
+    assert encoded.codec == CODEC_ZSTD_DELTA
+    record = Record(RECORD_VALUE, b"r", *BODY, 0, encoded.codec, encoded.related, len(raw), encoded.payload)
     assert codec.decode(record, lambda _: before) == raw
 
 

@@ -6,13 +6,11 @@ import pytest
 from pages import page, words
 from stores import stored
 
-from docstore.model.capture import BODY, PagePointer
+from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.keys import row_key
-from docstore.storage.cache import MB, SHARES, Memory
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
-from docstore.writing.encode import Siblings
 from docstore.writing.prepare import version_less
 
 HTML = (("content-type", "text/html"),)
@@ -52,23 +50,6 @@ def test_other_pages_do_not(first: str, second: str) -> None:
 )
 def test_a_key_without_version_has_no_siblings(url: str) -> None:
     assert version_less(row_key(url)) == b""
-
-
-def test_the_newest_page_of_another_row_is_named_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SHARES, "siblings", (2 * 450 / MB, 0))
-    found = Siblings(Memory())
-    first, second, third = (PagePointer(number, row_key(f"https://a.example/{number}/x")) for number in (1, 2, 3))
-
-    def meet(pointer: PagePointer) -> PagePointer | None:
-        return found.replace_newest(version_less(pointer.row_key), pointer)
-
-    assert meet(first) is None
-    assert meet(first._replace(timestamp=5)) is None
-    assert meet(second) == first._replace(timestamp=5)
-    assert meet(third) == second
-    for path in ("y", "z"):
-        assert meet(PagePointer(1, row_key(f"https://a.example/1/{path}"))) is None
-    assert meet(first) is None
 
 
 def test_page_with_another_text_is_a_delta_against_its_sibling(store: DocumentStore) -> None:

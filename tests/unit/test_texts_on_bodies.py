@@ -12,20 +12,18 @@ from stores import change_capture, damage_value, everything_on_disk, stored_valu
 from test_text_deltas import HTML, T0, URLS, assert_reads, text_of, text_record
 
 import docstore
-from docstore.model.capture import BODY, MAIN, PagePointer
+from docstore.compiled import docstore_native
+from docstore.model.capture import BODY, MAIN
 from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_BODY, RECORD_VALUE
+from docstore.model.format import CODEC_ZSTD_BODY
 from docstore.model.types import GCPolicy, Schema
 from docstore.reports.check import check
-from docstore.storage.bases import NewValue
-from docstore.storage.files import Files
 from docstore.storage.values import is_absent, parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import relocation
 from docstore.tablets.layout import StoreDirectory
-from docstore.tablets.record import Record, body_place, decode_ref, encode_ref
-from docstore.tablets.segment import ValueLog
+from docstore.tablets.record import body_place, decode_ref, encode_ref
 
 UNLIKE = [page(words(seed, 600)) for seed in (5, 6, 7)]
 LEVELS = ["fast", "best"]
@@ -87,9 +85,11 @@ def test_text_takes_a_small_part_of_what_it_takes_alone(store: DocumentStore) ->
 def test_text_that_is_not_in_its_body_is_encoded_alone(store: DocumentStore) -> None:
     text = random.Random(9).randbytes(2000).hex().encode()
     with store.committer.lock:
-        pointer = PagePointer(T0, b"com,x)/")
-        body = NewValue(pointer, BODY, UNLIKE[0])
-        _, (value, *_) = store.backend.values.append_values([body, NewValue(pointer, MAIN, text, body=body)])
+        group = docstore_native.Group()
+        group.add(b"com,x)/", BODY, T0, UNLIKE[0])
+        group.add(b"com,x)/", MAIN, T0, text, follows_body=True)
+        store.backend.values.append_group(group)
+        _, value = group.cell_values()
         assert store.backend.values.fetch(value) == text
         assert not store.backend.values.is_delta(value)
         store.committer.drop_values()
@@ -174,20 +174,6 @@ def test_a_body_that_is_lost_at_open_takes_the_base_that_its_text_is(tmp_path: P
         assert {lost.url for lost in store.backend.lost} == {URLS[0], "https://d.example/"}
         assert list(store.backend.base_rows.scan()) == []
         assert [text_of(store, url) for url in URLS[1:]] == texts[1:]
-
-
-def test_a_text_follows_its_body_into_a_segment_that_is_full(tmp_path: Path) -> None:
-    bodies = ValueLog(Files(), tmp_path, limit_bytes=1000)
-    bodies.recover([])
-    body = Record(RECORD_VALUE, b"r", *BODY, 0, CODEC_STORED, b"", 2000, bytes(2000))
-    (first,) = bodies.append([body])
-    length = decode_ref(first).length
-    text = Record(RECORD_VALUE, b"r", *MAIN, 0, CODEC_ZSTD_BODY, length.to_bytes(4, "little"), 9, b"a frame")
-    (second,) = bodies.append([text])
-    assert body_place(decode_ref(second), bodies.read(second)) == decode_ref(first)
-    (third,) = bodies.append([text._replace(codec=CODEC_ZSTD, related=b"")])
-    assert decode_ref(third).segment == decode_ref(first).segment + 1
-    bodies.close()
 
 
 @pytest.mark.parametrize("owner_is_deleted", [False, True])

@@ -19,7 +19,7 @@ from docstore.model.format import (
     CODEC_ZSTD_DICTIONARY,
     RECORD_VALUE,
 )
-from docstore.storage.bases import Base, NewValue, value_name
+from docstore.storage.bases import Base, value_name
 from docstore.storage.cache import ENTRY_BYTES, MB, SHARES
 from docstore.storage.values import (
     encode_absent,
@@ -31,6 +31,7 @@ from docstore.storage.values import (
 )
 from docstore.tablets.codec import (
     Dictionary,
+    EncodedAgain,
     ValueCodec,
 )
 from docstore.tablets.record import Record
@@ -46,10 +47,8 @@ def page(seed: int, words: int = 3000) -> bytes:
 
 def encode(raw: bytes, base: bytes | None = None, dictionary: Dictionary | None = None) -> Record:
     bases = () if base is None else [Base(value_name(base), base, b"", PagePointer(0, b""))]
-    value = NewValue(PagePointer(0, b"r"), BODY, raw, bases=bases)
-    ((record, _),) = ValueCodec().encode([value], [dictionary])
-    assert record is not None
-    return record
+    codec, related, payload, _ = ValueCodec().encode(EncodedAgain(BODY, raw, bases), dictionary)
+    return Record(RECORD_VALUE, b"r", *BODY, 0, codec, related, len(raw), payload)
 
 
 def nothing_to_resolve(checksum: bytes) -> bytes:

@@ -34,7 +34,6 @@ from docstore.model.types import Page, PutResult, now_micros
 from docstore.storage.bases import BaseRows
 from docstore.storage.cache import Memory
 from docstore.store import DocumentStore
-from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
@@ -238,7 +237,7 @@ def releasing() -> Iterator[list[float]]:
 
     native_kernel = native.Kernel
     with (
-        mock.patch.object(native, "encode_values", timed(native.encode_values)),
+        mock.patch.object(SiteDictionaries, "encode", timed(SiteDictionaries.encode)),
         mock.patch.object(native, "Kernel", kernel),
     ):
         yield seconds
@@ -267,21 +266,16 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
         "bases: rows and bodies of relatives",
         (
             (Bases, "base_for"),
-            (Bases, "new_rows"),
             (BaseRows, "cell_value"),
         ),
     ),
     (
-        "dictionaries: sampling and choosing",
-        ((SiteDictionaries, "choose"), (SiteDictionaries, "sample"), (SiteDictionaries, "note_gain")),
+        "dictionaries, and zstd of bodies, deltas and texts",
+        ((SiteDictionaries, "encode"),),
     ),
-    (
-        "zstd of bodies, deltas and texts",
-        ((ValueCodec, "encode"),),
-    ),
-    ("records and cell values", ((LocalValues, "append_values"),)),
+    ("records and cell values", ((LocalValues, "append_group"),)),
     ("body, text and long values of a page, around zstd", ((Encoder, "encode"),)),
-    ("postings", ((HashIndex, "add"), (HashIndex, "mutations"))),
+    ("postings", ((HashIndex, "add"), (HashIndex, "pack"))),
     ("commit: segment written and synced", ((ValueLog, "sync"), (ValueLog, "flush"))),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
     ("commit: rows, totals, manifest, caches", ((LocalCommitter, "commit"), (View, "committed"))),

@@ -70,7 +70,7 @@ class Level(NamedTuple):
 
     def codec(self) -> ValueCodec:
         """A codec that tries so hard."""
-        return ValueCodec(self.zstd, small=self.small, compares=self.compares, guesses=False)
+        return ValueCodec(self.zstd, small=self.small, compares=self.compares)
 
 
 LEVELS = {

@@ -33,10 +33,10 @@ from docstore.model.capture import (
     decode_cluster_place,
 )
 from docstore.model.errors import CorruptionError, StorageError
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_FIELDS, INLINE_LIMIT_BYTES
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_FIELDS, INLINE_LIMIT_BYTES, RECORD_VALUE
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import TABLE as BASES
-from docstore.storage.bases import Base, NewValue, base_row, value_name
+from docstore.storage.bases import Base, base_row, value_name
 from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import Plan, ScannedRow, all_cells, delete_of
 from docstore.storage.files import uninterrupted
@@ -44,6 +44,7 @@ from docstore.storage.reports import CompactionReport
 from docstore.storage.table import PAGES, Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, is_absent, raw_bytes_of
+from docstore.tablets.codec import EncodedAgain
 from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.compaction.encoding import Level, OldValue, Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, rules_of, segment_of
@@ -525,7 +526,7 @@ class ValueMover:
             self.counts.raw_bytes += record.raw_bytes
             if column not in (BODY, MAIN):
                 owner = PagePointer(record.timestamp, record.row_key)
-                new, _ = self._write(NewValue(owner, column, self._values.value_of(old, record)))
+                new, _ = self._write(owner, EncodedAgain(column, self._values.value_of(old, record)))
                 settled = new, b"", None, False, False
             else:
                 raw = self._values.value_of(old, record, self._old_body)
@@ -577,7 +578,7 @@ class ValueMover:
         text_bytes = raw_bytes_of(body.columns.get(MAIN, INLINE_TAG))
         # Beside a delta, the text cannot be a delta of this body.
         saves = [-int(TEXT_ON_BODY * text_bytes)] * len(bases) if text_bytes > INLINE_LIMIT_BYTES else []
-        new, base = self._write(_new_value(body, owner, bases, frame=frame, saves=saves))
+        new, base = self._write(owner, _again(body, bases, frame=frame, saves=saves))
         if base is None:
             self._relatives.add(Base(body.name, body.raw, new, owner), body.cell_value)
         return new, body.name, base and base._replace(raw=b""), base is None, body.is_base or body.is_shared
@@ -605,7 +606,7 @@ class ValueMover:
             record = text.record._replace(row_key=owner.row_key, timestamp=owner.timestamp)
             new, base = self._add(record), None  # it would become the same delta again
         else:
-            new, base = self._write(_new_value(text, owner, bases, body=own_body, frame=frame))
+            new, base = self._write(owner, _again(text, bases, body=own_body or b"", frame=frame))
         if base is None and body is not None and body_base is None:
             self._relatives.add_text(body[3], Base(text.name, text.raw, new, owner), text.cell_value)
         return new, text.name, base and base._replace(raw=b""), False, text.is_base or text.is_shared
@@ -627,7 +628,7 @@ class ValueMover:
         if current and not self._level.compares and self._relatives.is_usable(current):
             frame = value.record.payload
             bases.append(Base(current, b"", b"", PagePointer(0, value.pointer.row_key)))
-        if not self._codec.is_small(value.column, len(frame), len(value.raw)):
+        if not self._codec.is_small(len(frame), len(value.raw)):
             if value.record.family == MAIN[0]:
                 candidates = self._relatives.bases_for_text(value, body_base)
             else:
@@ -651,12 +652,12 @@ class ValueMover:
 
     # --- records
 
-    def _write(self, value: NewValue) -> tuple[bytes, Base | None]:
+    def _write(self, owner: PagePointer, value: EncodedAgain) -> tuple[bytes, Base | None]:
         """Encode a value and write its record; -> its cell value, and the base of which it is a delta."""
-        dictionary = self._dictionaries.choose(value.pointer.row_key, value.column)
-        ((record, base),) = self._codec.encode([value], [dictionary])
-        assert record is not None and not isinstance(base, NewValue)
-        return self._add(record), base
+        encoded = self._codec.encode(value, self._dictionaries.choose(owner.row_key, value.column))
+        fields = encoded.codec, encoded.related, len(value.raw), encoded.payload
+        record = Record(RECORD_VALUE, owner.row_key, *value.column, owner.timestamp, *fields)
+        return self._add(record), encoded.base
 
     def _add(self, record: Record) -> bytes:
         """Write a record; returns its cell value.  A text that is a delta of its body comes directly after that."""
@@ -672,18 +673,12 @@ class ValueMover:
         self._native.begin(segment.number, segment.length_bytes)
 
 
-def _new_value(
-    value: OldValue,
-    owner: PagePointer,
-    bases: Sequence[Base],
-    *,
-    body: bytes | None = None,
-    frame: bytes = b"",
-    saves: Sequence[int] = (),
-) -> NewValue:
+def _again(
+    value: OldValue, bases: Sequence[Base], *, body: bytes = b"", frame: bytes = b"", saves: Sequence[int] = ()
+) -> EncodedAgain:
     """The value for the codec.  A shared record stays in the column of its owner."""
     column = value.record.family, value.record.qualifier
-    return NewValue(owner, column, value.raw, value.name, bases, body=body, frame=frame, saves=saves)
+    return EncodedAgain(column, value.raw, bases, saves, body, frame)
 
 
 def has_value(table: Table, row_key: bytes, column: Column, cell_value: bytes) -> bool:

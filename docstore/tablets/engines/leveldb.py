@@ -50,6 +50,7 @@ from docstore.storage.cache import Memory
 from docstore.storage.engine import (
     EVERYTHING,
     Caps,
+    PackedRows,
     ScannedRow,
     check_bare,
     check_mutations,
@@ -261,7 +262,7 @@ into an empty store the deleted log of the runs was a quarter of the directory's
 LEAST_CLOSING_BYTES = 1 << 20
 
 _COPY_PAIRS = 1000
-_LARGEST_CELL_BYTES = 1 << 20
+_LARGEST_CELL_BYTES = docstore_native.LARGEST_CELL_BYTES
 _LEAST_BUFFER_BYTES = 1 << 20
 _BUFFER_LIMITS = 8
 """LevelDB's buffer, in limits of its log: a log of two never fills it.  With the shortest keys one of .29 of it did.
@@ -552,12 +553,14 @@ class LevelDBEngine:
         """REQUIRES: the write lock."""
         db = self._handle.writable()
         batch = db.write_batch(sync=durability is Durability.SYNC)
-        accepted = self._family_keys, SetCell, _LARGEST_CELL_BYTES, self._rows.filter
+        packed = rows if isinstance(rows, PackedRows) else PackedRows.of(rows)
         with suppress(*_FOREIGN_ERRORS):  # then the filter stays incomplete: reads tell what is damaged
             self._rows.read_on(db, len(rows))
         try:
-            if not docstore_native.put_cells(batch.put, rows, *accepted):
+            if packed is None:
                 self._fill(db, batch, rows)
+            else:
+                packed.put_into(batch.put, self._rows.filter)
             batch.put(ENGINE_END_KEY, b"")  # the file of the filter is not valid any more
         except _FOREIGN_ERRORS as error:
             raise self._translated(error, "reading the keys of a delete") from error
@@ -566,7 +569,7 @@ class LevelDBEngine:
     def _fill(self, db: Any, batch: Any, rows: Sequence[RowMutations]) -> None:
         """Fill a batch from rows, in order; bad mutations are refused here, before anything is written.
 
-        The way of rows with deletes, and of what may have to be refused; `put_cells` in native code puts all others.
+        The way of rows with deletes, and of what may have to be refused; `PackedRows` puts all others.
         """
         written: list[bytes] = []
         for table, row_key, mutations in rows:

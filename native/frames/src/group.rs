@@ -518,6 +518,63 @@ mod tests {
     }
 
     #[test]
+    fn any_group_is_encoded_alike_by_any_number_of_threads_and_comes_back() {
+        let dictionary_content = noise(77, 9000);
+        let dictionary = Dictionary::new(&dictionary_content, LEVEL);
+        for seed in 0..12u64 {
+            let mut state = seed;
+            let mut below = |end: usize| {
+                state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+                (state >> 33) as usize % end
+            };
+            let raws: Vec<Vec<u8>> =
+                (0..30).map(|_| [noise(below(5) as u64, 3000), noise(below(99) as u64, below(200))].concat()).collect();
+            let mut has_text = vec![false; raws.len()];
+            let values: Vec<Value<'_>> = (0..raws.len())
+                .map(|number| {
+                    let bases = (0..below(3)).filter(|_| number > 0).map(|_| Base::Earlier(below(number.max(1))));
+                    let mut made = value(&raws[number], bases.collect(), (below(2) == 0).then_some(&dictionary));
+                    let body = below(number.max(1));
+                    if number > 0 && below(3) == 0 && !std::mem::replace(&mut has_text[body], true) {
+                        made.body = Body::Earlier(body);
+                    }
+                    made.same = raws[..number].iter().position(|other| *other == raws[number]);
+                    made
+                })
+                .collect();
+            let one = encode(&values, 1);
+            for threads in [2, 7] {
+                for (one, other) in one.iter().zip(encode(&values, threads)) {
+                    assert_eq!((one.way, one.base, &one.frame), (other.way, other.base, &other.frame));
+                }
+            }
+            let mut decoder = crate::Decoder::new().expect("memory");
+            let root = |mut number: usize| loop {
+                match (one[number].way, one[number].base) {
+                    (Way::Delta, Some(place)) => match values[number].bases[place] {
+                        Base::Earlier(other) => number = other,
+                        Base::Given(_) => panic!("no base was given"),
+                    },
+                    (Way::Same, Some(owner)) => number = owner,
+                    _ => return number,
+                }
+            };
+            for (number, made) in one.iter().enumerate() {
+                let before: &[u8] = match (made.way, &values[number].body) {
+                    (Way::Stored | Way::Same, _) => continue,
+                    (Way::Plain, _) => &[],
+                    (Way::Dictionary, _) => &dictionary_content,
+                    (Way::Delta, _) => &raws[root(number)],
+                    (Way::Body, Body::Earlier(body)) => &raws[*body],
+                    (Way::Body, _) => panic!("it has no body"),
+                };
+                let raw = &raws[number];
+                assert_eq!(decoder.decoded(&made.frame, before, raw.len()).as_ref(), Some(raw));
+            }
+        }
+    }
+
+    #[test]
     #[should_panic(expected = "comes after it")]
     fn a_base_comes_before_its_deltas() {
         let raw = noise(1, 100);

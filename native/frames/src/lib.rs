@@ -25,7 +25,7 @@ pub use entropy::{Refused, LEVEL};
 pub use group::{encode_group, Base, Body, Effort, Encoded, Encoders, Offer, Value, Way};
 use matches::Finder;
 use places::Index;
-pub use sites::{site_of, Limits, Name, Sample, Shelf, Sites, PIECE_BYTES};
+pub use sites::{site_of, Limits, Name, Sample, Shelf, Sites, Tablet, PIECE_BYTES};
 
 /// What a value leans on and the value itself have fewer bytes than this: places are numbers of 24 bits.
 pub const REACH_BYTES: usize = 1 << places::PLACE_BITS;

@@ -12,7 +12,7 @@
 //!
 //! Files, rows and the cache of prepared dictionaries are the caller's (`Shelf`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Bytes of a piece of a sample.
 pub const PIECE_BYTES: usize = 1024;
@@ -101,6 +101,21 @@ pub struct Limits {
     pub faded: f64,
 }
 
+/// A range of row keys.
+#[derive(Clone)]
+pub struct Tablet {
+    pub number: u64,
+    pub start: Vec<u8>,
+    /// Exclusive; None for no bound.
+    pub end: Option<Vec<u8>>,
+}
+
+impl Tablet {
+    fn has(&self, row_key: &[u8]) -> bool {
+        self.start[..] <= *row_key && self.end.as_ref().is_none_or(|end| *row_key < end[..])
+    }
+}
+
 /// What the caller keeps of dictionaries.
 pub trait Shelf {
     /// A dictionary that is prepared.
@@ -109,8 +124,8 @@ pub trait Shelf {
 
     /// The stage and the dictionary that the row of a scope names.
     fn stored(&mut self, scope: &[u8]) -> Result<Option<(usize, Name)>, Self::Error>;
-    /// The number of the tablet of a row.
-    fn tablet(&mut self, row_key: &[u8]) -> Result<u64, Self::Error>;
+    /// The tablet of a row.
+    fn tablet(&mut self, row_key: &[u8]) -> Result<Tablet, Self::Error>;
     /// Write a dictionary; `is_last`: the scope gets no further one.
     fn write(&mut self, content: &[u8], is_last: bool) -> Result<Name, Self::Error>;
     /// A dictionary, if it is prepared.
@@ -147,6 +162,8 @@ impl Scope {
 pub struct Sites {
     limits: Limits,
     scopes: HashMap<Vec<u8>, Scope>,
+    /// Their names by when they were looked up.
+    by_turn: BTreeMap<u64, Vec<u8>>,
     turn: u64,
     sample_bytes: usize,
     earned: usize,
@@ -155,6 +172,8 @@ pub struct Sites {
     site_start: Vec<u8>,
     /// Scopes of that site that were looked up.
     of_site: Vec<Vec<u8>>,
+    /// The last tablet of the group at work: tablets change between groups.
+    tablet: Option<Tablet>,
     changed: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -164,11 +183,13 @@ impl Sites {
             earned: limits.most_earned,
             limits,
             scopes: HashMap::new(),
+            by_turn: BTreeMap::new(),
             turn: 0,
             sample_bytes: 0,
             site: Vec::new(),
             site_start: Vec::new(),
             of_site: Vec::new(),
+            tablet: None,
             changed: Vec::new(),
         }
     }
@@ -176,6 +197,11 @@ impl Sites {
     /// Bytes of all samples.
     pub fn sample_bytes(&self) -> usize {
         self.sample_bytes
+    }
+
+    /// Begin a group.
+    pub fn begin(&mut self) {
+        self.tablet = None;
     }
 
     /// The dictionary for a value of a column of a row: its site's, else its tablet's, else none.
@@ -257,6 +283,7 @@ impl Sites {
     /// Forget all scopes: others have changed which dictionaries are in use.
     pub fn forget(&mut self) {
         self.scopes.clear();
+        self.by_turn.clear();
         self.of_site.clear();
         self.sample_bytes = 0;
     }
@@ -277,7 +304,12 @@ impl Sites {
     }
 
     fn tablet_scope<S: Shelf>(&mut self, shelf: &mut S, row_key: &[u8], column: &[u8]) -> Result<Vec<u8>, S::Error> {
-        let name = [b"tablet ", &shelf.tablet(row_key)?.to_be_bytes()[..], column].concat();
+        let tablet = match self.tablet.take().filter(|tablet| tablet.has(row_key)) {
+            Some(tablet) => tablet,
+            None => shelf.tablet(row_key)?,
+        };
+        let name = [b"tablet ", &tablet.number.to_be_bytes()[..], column].concat();
+        self.tablet = Some(tablet);
         self.look_up(shelf, &name)?;
         Ok(name)
     }
@@ -286,7 +318,8 @@ impl Sites {
     fn look_up<S: Shelf>(&mut self, shelf: &mut S, name: &[u8]) -> Result<(), S::Error> {
         self.turn += 1;
         if let Some(scope) = self.scopes.get_mut(name) {
-            scope.turn = self.turn;
+            let name = self.by_turn.remove(&std::mem::replace(&mut scope.turn, self.turn));
+            self.by_turn.extend(name.map(|name| (self.turn, name)));
             return Ok(());
         }
         let stored = shelf.stored(name)?;
@@ -295,6 +328,7 @@ impl Sites {
         let (raw_bytes, payload_bytes, best_share, turn) = (0, 0, None, self.turn);
         let scope = Scope { dictionary, stage, sample, raw_bytes, payload_bytes, best_share, turn };
         self.scopes.insert(name.to_vec(), scope);
+        self.by_turn.insert(self.turn, name.to_vec());
         self.evict();
         Ok(())
     }
@@ -304,10 +338,7 @@ impl Sites {
         while self.scopes.len() > self.limits.most_scopes
             || (self.sample_bytes > self.limits.most_sample_bytes && self.scopes.len() > 1)
         {
-            let Some(name) = self.scopes.iter().min_by_key(|(_, scope)| scope.turn).map(|(name, _)| name.clone())
-            else {
-                return;
-            };
+            let Some((_, name)) = self.by_turn.pop_first() else { return };
             self.sample_bytes -= self.scopes.remove(&name).map_or(0, |scope| scope.sample_bytes());
             self.of_site.clear();
         }
@@ -466,8 +497,8 @@ mod tests {
         fn stored(&mut self, _: &[u8]) -> Result<Option<(usize, Name)>, &'static str> {
             Ok(None)
         }
-        fn tablet(&mut self, _: &[u8]) -> Result<u64, &'static str> {
-            Ok(1)
+        fn tablet(&mut self, _: &[u8]) -> Result<Tablet, &'static str> {
+            Ok(Tablet { number: 1, start: Vec::new(), end: None })
         }
         fn write(&mut self, content: &[u8], _: bool) -> Result<Name, &'static str> {
             if self.is_full {

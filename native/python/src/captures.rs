@@ -14,6 +14,7 @@ use docstore_store::{values, verdict};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyString, PyTuple};
 
 use crate::convert::{utf8, CorruptionError, UnsupportedFormat};
@@ -66,12 +67,42 @@ fn is_blank(body: &[u8]) -> bool {
     capture::is_blank(body)
 }
 
+/// The columns of captures as `model.capture` has them, by their numbers: most columns of Python are these very objects.
+static COLUMN_TUPLES: PyOnceLock<Vec<Py<PyTuple>>> = PyOnceLock::new();
+
+fn column_tuples(python: Python<'_>) -> PyResult<&Vec<Py<PyTuple>>> {
+    COLUMN_TUPLES.get_or_try_init(python, || {
+        let known = python.import("docstore.model.capture")?.getattr("COLUMNS")?;
+        let known: Vec<Bound<'_, PyTuple>> =
+            known.try_iter()?.map(|column| Ok(column?.cast_into()?)).collect::<PyResult<_>>()?;
+        let tuple = |(_, (family, qualifier)): &(u8, (&str, &[u8]))| {
+            let column = (family, PyBytes::new(python, qualifier)).into_pyobject(python)?;
+            for other in &known {
+                if other.eq(&column)? {
+                    return Ok(other.clone().unbind());
+                }
+            }
+            Ok(column.unbind())
+        };
+        CAPTURE_FIELDS.iter().map(tuple).collect()
+    })
+}
+
 /// The number of a column of Python.
-fn number_of(column: &Bound<'_, PyAny>) -> Option<u8> {
-    let column = column.cast::<PyTuple>().ok()?;
-    let (family, qualifier) = (column.get_borrowed_item(0).ok()?, column.get_borrowed_item(1).ok()?);
-    let (family, qualifier) = (family.cast::<PyString>().ok()?, qualifier.cast::<PyBytes>().ok()?);
-    capture::number_of(family.to_str().ok()?, qualifier.as_bytes())
+pub fn number_of(column: &Bound<'_, PyAny>) -> PyResult<Option<u8>> {
+    let known = column_tuples(column.py())?;
+    if let Some(place) = known.iter().position(|other| other.is(column)) {
+        return Ok(Some(place as u8 + 1));
+    }
+    let Ok((family, qualifier)) = column.extract::<(Bound<'_, PyString>, Bound<'_, PyBytes>)>() else {
+        return Ok(None);
+    };
+    Ok(capture::number_of(family.to_str()?, qualifier.as_bytes()))
+}
+
+/// The column of a number.
+pub fn column_of(python: Python<'_>, number: usize) -> PyResult<&Bound<'_, PyTuple>> {
+    Ok(column_tuples(python)?[number - 1].bind(python))
 }
 
 /// The value of a capture record.
@@ -84,7 +115,7 @@ fn encode_capture<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut held = Vec::with_capacity(columns.len());
     for (column, value) in columns {
-        let number = number_of(&column).ok_or_else(|| PyKeyError::new_err(column.unbind()))?;
+        let number = number_of(&column)?.ok_or_else(|| PyKeyError::new_err(column.unbind()))?;
         held.push((number, value.cast_into::<PyBytes>()?));
     }
     let mut fields = held.iter().map(|(number, value)| (*number, value.as_bytes())).collect();
@@ -152,11 +183,6 @@ impl Rows for Reader<'_> {
     }
 }
 
-fn column_of(python: Python<'_>, number: usize) -> PyResult<Bound<'_, PyTuple>> {
-    let (family, qualifier) = CAPTURE_FIELDS[number - 1].1;
-    (family, PyBytes::new(python, qualifier)).into_pyobject(python)
-}
-
 /// The columns that a live capture shows.
 fn shown_columns<'py>(python: Python<'py>, shown: &Shown<Held>) -> PyResult<Bound<'py, PyDict>> {
     let columns_of = |held: &Held| held.0 .0.bind(python).get_item(COLUMNS)?.cast_into::<PyDict>().map_err(PyErr::from);
@@ -167,21 +193,21 @@ fn shown_columns<'py>(python: Python<'py>, shown: &Shown<Held>) -> PyResult<Boun
         columns = PyDict::new(python);
         for (column, value) in columns_of(source)? {
             let shows = |number| capture::shows_of_source(shown.record.kind(), usize::from(number));
-            if number_of(&column).is_some_and(shows) {
+            if number_of(&column)?.is_some_and(shows) {
                 columns.set_item(column, value)?;
             }
         }
         columns.update(own.as_mapping())?;
         let of_verdict = column_of(python, VERDICT)?;
-        if shown.record.kind() == CAPTURE_NOT_MODIFIED && !own.contains(&of_verdict)? {
-            if let Some(followed) = columns.get_item(&of_verdict)?.map(|value| followed_verdict(&value)).transpose()? {
+        if shown.record.kind() == CAPTURE_NOT_MODIFIED && !own.contains(of_verdict)? {
+            if let Some(followed) = columns.get_item(of_verdict)?.map(|value| followed_verdict(&value)).transpose()? {
                 followed.map(|value| columns.set_item(of_verdict, value)).transpose()?;
             }
         }
     }
     if !shown.has_body {
         let of_body = column_of(python, capture::BODY)?;
-        if let Some(value) = columns.get_item(&of_body)? {
+        if let Some(value) = columns.get_item(of_body)? {
             let value = value.cast_into::<PyBytes>()?;
             let absent = values::without_value(value.as_bytes()).ok_or_else(|| damaged(python, value.as_bytes()))?;
             if absent != value.as_bytes() {
@@ -235,7 +261,7 @@ impl LiveCaptures {
         captures: GivenPolicy,
         bodies: GivenPolicy,
     ) -> PyResult<Self> {
-        let checksum = column_of(python, capture::CHECKSUM)?.unbind();
+        let checksum = column_of(python, capture::CHECKSUM)?.clone().unbind();
         let live = Live::new(policy_of(captures), policy_of(bodies));
         Ok(Self { live, records: records.try_iter()?.unbind(), find, checksum })
     }

@@ -21,6 +21,11 @@ pub fn detached<T: Send>(python: Python<'_>, work: impl FnOnce() -> T + Send) ->
     python.detach(|| caught(work)).map_err(PyRuntimeError::new_err)
 }
 
+/// A fault of ours.
+pub fn defect(what: &str) -> PyErr {
+    PyRuntimeError::new_err(what.to_owned())
+}
+
 /// Work; a panic becomes a message.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|cause| {

@@ -1,169 +1,222 @@
-//! Values on their way into records: the frames of `docstore-frames`, with the GIL let go.
+//! Values on their way into records: groups of a write for Python, and single values of a compaction.
 //!
-//! Knows the fields of values and records, and nothing of the bytes of a record.
+//! `docstore_store::encoding` decides what becomes of each.  Frames are made with the GIL let go.
 
-use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
 
-use docstore_frames::{encode_group, Base, Body, Dictionary, Effort, Encoders, Offer, Value, Way};
-use pyo3::exceptions::PyRuntimeError;
-use pyo3::intern;
+use docstore_frames::{encode_group, Base as FrameBase, Body, Effort, Encoders, Offer, Value, Way};
+use docstore_store::bases;
+use docstore_store::encoding::{self, Column, OwnRecord, ON_BODY};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict, PyType};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
-use crate::convert::new_of;
+use crate::bases::{pointer_of, Bases, Reader};
+use crate::captures::column_of;
+use crate::convert::{defect, detached, InvalidArgument, SHORT_BYTES};
+use crate::packed::PackedRows;
+use crate::pages::page_of;
+use crate::sites::{Dictionary, Kept, SiteScopes};
 
 static ENCODERS: Encoders = Encoders::new();
 
-/// A dictionary, indexed for any number of threads.
-#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
-pub struct FrameDictionary(Dictionary);
+type Column_<'py> = (Bound<'py, PyString>, Bound<'py, PyBytes>);
+/// Row key, timestamp, column, codec, dictionary, raw length and payload of a record.
+type GivenRecord<'py> = (Bound<'py, PyBytes>, u64, Column_<'py>, u8, Bound<'py, PyBytes>, usize, Bound<'py, PyBytes>);
+
+/// The values of a group on their way into records.
+#[pyclass(module = "docstore.dedup.docstore_native")]
+pub struct Group(encoding::Group<PyBackedBytes>);
 
 #[pymethods]
-impl FrameDictionary {
+impl Group {
+    /// `shares`: whether cells may share a value, and values be deltas.
     #[new]
-    fn new(python: Python<'_>, content: &[u8], level: i32) -> PyResult<Self> {
-        let made = python.detach(|| catch_unwind(|| Dictionary::new(content, level)));
-        made.map(Self).map_err(|_| defect("indexing a dictionary panicked"))
+    #[pyo3(signature = (shares = true))]
+    fn new(shares: bool) -> Self {
+        Self(encoding::Group::new(shares))
     }
 
-    /// What it holds.
-    #[getter]
-    fn memory_bytes(&self) -> usize {
-        self.0.capacity()
+    /// Add a value by itself: behind the body that was added before it, or with the name and bytes of a base to try.
+    #[pyo3(signature = (row_key, column, timestamp, raw, base = None, follows_body = false))]
+    fn add(
+        &mut self,
+        row_key: Bound<'_, PyBytes>,
+        column: Column_<'_>,
+        timestamp: u64,
+        raw: PyBackedBytes,
+        base: Option<(Bound<'_, PyBytes>, PyBackedBytes)>,
+        follows_body: bool,
+    ) -> PyResult<()> {
+        let base = base.map(|(name, raw)| {
+            Ok::<_, PyErr>(bases::Base { name: name.as_bytes().try_into()?, raw: Arc::new(raw), cell_value: [].into() })
+        });
+        let column = Column::new(column.0.to_str()?, column.1.as_bytes());
+        self.0.add(pointer_of((timestamp, row_key)), column, raw, base.transpose()?, follows_body);
+        Ok(())
     }
-}
 
-/// A value that is to be stored; see `storage.bases.NewValue`.
-#[derive(FromPyObject)]
-struct NewValue<'py> {
-    pointer: (Bound<'py, PyAny>, Bound<'py, PyAny>),
-    column: (Bound<'py, PyAny>, Bound<'py, PyAny>),
-    raw: PyBackedBytes,
-    bases: Vec<Bound<'py, PyAny>>,
-    body: Bound<'py, PyAny>,
-    same: Bound<'py, PyAny>,
-    frame: PyBackedBytes,
-    saves: Vec<isize>,
-}
-
-/// Bytes that a value may be a delta against: those of a stored value, or of an earlier one of the group.
-enum Held {
-    Nothing,
-    Given(PyBackedBytes),
-    Earlier(usize),
-}
-
-/// What is made of a value: its record, and the value that it is a delta against.
-type Made<'py> = (Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
-
-/// Encode the values of a group in one call; see `tablets.codec.ValueCodec.encode`.
-///
-/// `costs` has what the deltas of a column, of other columns, and of texts against their own body are weighed against;
-/// `effort` the level of zstd, whether all bases are compared, and whether long frames are given up early; `threads` is
-/// the most that work, this one included; `record` a type, and the kind of its records.
-#[pyfunction]
-fn encode_values<'py>(
-    python: Python<'py>,
-    values: Vec<Bound<'py, PyAny>>,
-    dictionaries: Vec<Option<Bound<'py, PyAny>>>,
-    costs: (Bound<'py, PyDict>, (usize, usize), (usize, usize)),
-    effort: (i32, bool, bool),
-    threads: usize,
-    record: (Bound<'py, PyType>, u8),
-) -> PyResult<Vec<Made<'py>>> {
-    let numbers: HashMap<_, _> = values.iter().enumerate().map(|(number, value)| (value.as_ptr(), number)).collect();
-    let held = |other: &Bound<'py, PyAny>| {
-        Ok::<_, PyErr>(match numbers.get(&other.as_ptr()) {
-            Some(number) => Held::Earlier(*number),
-            None if other.is_none() || other.get_type().is(values[0].get_type()) => Held::Nothing,
-            None if other.is_instance_of::<PyBytes>() => Held::Given(other.extract()?),
-            None => Held::Given(other.getattr(intern!(python, "raw"))?.extract()?),
-        })
-    };
-    let news = values.iter().map(|value| value.extract()).collect::<PyResult<Vec<NewValue<'_>>>>()?;
-    let mut tasks = Vec::with_capacity(news.len());
-    for (new, dictionary) in news.iter().zip(&dictionaries) {
-        let bases = new.bases.iter().map(held).collect::<PyResult<Vec<_>>>()?;
-        let frames = dictionary.as_ref().map(|dictionary| dictionary.getattr(intern!(python, "frames")));
-        let frames = frames.transpose()?.map(|frames| frames.cast_into::<FrameDictionary>()).transpose()?;
-        let cost = costs.0.get_item((&new.column.0, &new.column.1))?;
-        tasks.push((bases, held(&new.body)?, frames, cost.map_or(Ok(costs.1), |cost| cost.extract())?));
-    }
-    let given: Vec<Value<'_>> = news
-        .iter()
-        .zip(&tasks)
-        .map(|(new, (bases, body, frames, (small, cost_bytes)))| Value {
-            raw: &new.raw,
-            bases: bases
-                .iter()
-                .enumerate()
-                .map(|(place, base)| {
-                    let (frame, saves): (&[u8], _) = (if place == 0 { &new.frame } else { &[] }, new.saves.get(place));
-                    let raw: &[u8] = match base {
-                        Held::Earlier(number) => return Base::Earlier(*number),
-                        Held::Given(raw) => raw,
-                        Held::Nothing => &[],
-                    };
-                    Base::Given(Offer { raw, frame, saves: saves.copied().unwrap_or(0) })
-                })
-                .collect(),
-            dictionary: frames.as_ref().map(|frames| &frames.get().0),
-            body: match body {
-                Held::Nothing => Body::None,
-                Held::Given(body) => Body::Given(body),
-                Held::Earlier(number) => Body::Earlier(*number),
-            },
-            same: numbers.get(&new.same.as_ptr()).copied(),
-            small: *small,
-            cost_bytes: *cost_bytes,
-        })
-        .collect();
-    let (level, compares, guesses) = effort;
-    let effort = Effort { level, compares, guesses, on_body: costs.2 };
-    let encoded = python
-        .detach(|| catch_unwind(AssertUnwindSafe(|| encode_group(&given, effort, &ENCODERS, threads))))
-        .map_err(|_| defect("encoding a group panicked"))?;
-    let new_record = new_of(&record.0)?;
-    // What others may be deltas against: the base of each value, or the value itself.
-    let mut roots: Vec<Bound<'py, PyAny>> = Vec::with_capacity(values.len());
-    let mut made = Vec::with_capacity(values.len());
-    for (((value, new), dictionary), encoded) in values.iter().zip(&news).zip(&dictionaries).zip(encoded) {
-        let encoded = encoded.map_err(|refused| defect(&refused.to_string()))?;
-        let (mut root, mut related) = (None, PyBytes::new(python, b"").into_any());
-        match (encoded.way, encoded.base, dictionary) {
-            (Way::Same, Some(number), _) => {
-                roots.push(values[number].clone());
-                made.push((None, Some(values[number].clone())));
-                continue;
-            }
-            (Way::Delta, Some(number), _) => {
-                let base = &new.bases[number];
-                let base = numbers.get(&base.as_ptr()).map_or(base, |number| &roots[*number]).clone();
-                related = base.getattr(intern!(python, "name"))?;
-                root = Some(base);
-            }
-            (Way::Dictionary, _, Some(dictionary)) => related = dictionary.getattr(intern!(python, "checksum"))?,
-            _ => (),
+    /// Add the values of pages, each a `Write` with a record.
+    fn add_pages(&mut self, writes: &Bound<'_, PyList>, bases: &Bases, mut reader: Reader<'_>) -> PyResult<()> {
+        let mut bases = bases.lock()?;
+        for write in writes {
+            self.0.add_page(page_of(&write)?, &mut bases, &mut reader)?;
         }
-        let raw = value.getattr(intern!(python, "raw"))?;
-        let frame = PyBytes::new(python, &encoded.frame);
-        let payload = if encoded.way == Way::Stored { &raw } else { frame.as_any() };
-        let ((at, row_key), (family, qualifier)) = (&new.pointer, &new.column);
-        let codec = encoded.way as u8;
-        let fields = (record.1, row_key, family, qualifier, at, codec, related, new.raw.len(), payload);
-        roots.push(root.as_ref().unwrap_or(value).clone());
-        made.push((Some(new_record.call1((&record.0, fields))?), root));
+        Ok(())
     }
-    Ok(made)
+
+    /// Encode all values with the dictionaries of their sites, and sample them for the next ones.
+    fn encode(
+        &mut self,
+        python: Python<'_>,
+        scopes: &Bound<'_, SiteScopes>,
+        mut kept: Kept<'_>,
+        threads: usize,
+    ) -> PyResult<()> {
+        let sites = &mut scopes.try_borrow_mut()?.0;
+        let chosen = self.0.choose(sites, &mut kept)?;
+        let dictionaries: Vec<_> =
+            chosen.iter().map(|one| one.as_ref().map(|one| (&one.get().frames, one.get().name))).collect();
+        let group = &mut self.0;
+        detached(python, || group.encode(&dictionaries, &ENCODERS, threads))?.map_err(|failed| defect(&failed.0))?;
+        self.0.learn(sites, &mut kept)
+    }
+
+    /// Checksums of the dictionaries that its records name.
+    fn dictionaries<'py>(&self, python: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+        self.0.used_dictionaries().map(|name| PyBytes::new(python, name)).collect()
+    }
+
+    /// How many records it has.
+    #[getter]
+    fn record_count(&self) -> usize {
+        self.0.records().count()
+    }
+
+    /// Its records, for a backend that keeps them in its own way.
+    fn records<'py>(&self, python: Python<'py>) -> Vec<GivenRecord<'py>> {
+        let bytes = |part: &[u8]| PyBytes::new(python, part);
+        let fields = |record: OwnRecord<'_>| {
+            let (family, qualifier) = record.column.names();
+            let column = (PyString::intern(python, family), bytes(qualifier));
+            let (row_key, timestamp) = (bytes(&record.owner.row_key), record.owner.timestamp);
+            let (codec, related, payload) = (record.way as u8, bytes(record.related), bytes(record.payload));
+            (row_key, timestamp, column, codec, related, record.raw_bytes, payload)
+        };
+        self.0.records().map(fields).collect()
+    }
+
+    /// Its records one behind the other in a segment from an offset on, with a mark of their commit before them, if that
+    /// has a number; None if one of them does not fit the format.
+    fn lay_out<'py>(
+        &mut self,
+        python: Python<'py>,
+        segment: u64,
+        offset: u64,
+        commit: u64,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let Some((records, refs)) = self.0.lay_out(segment, offset, commit) else { return Ok(None) };
+        let encoded = PyBytes::new_with(python, records.total_bytes(), |bytes| {
+            if bytes.len() < SHORT_BYTES {
+                records.fill(bytes);
+                return Ok(());
+            }
+            detached(python, || records.fill(bytes))
+        })?;
+        self.0.place(&refs);
+        Ok(Some(encoded))
+    }
+
+    /// Take the refs that a backend gave to its records.
+    fn place(&mut self, refs: Vec<PyBackedBytes>) -> PyResult<()> {
+        match self.0.place(&refs) {
+            true => Ok(()),
+            false => Err(InvalidArgument::new_err("a group needs a ref for each of its records")),
+        }
+    }
+
+    /// The cell values of all values, in their order.
+    fn cell_values<'py>(&self, python: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+        self.0.cells().iter().map(|cell| PyBytes::new(python, cell)).collect()
+    }
+
+    /// The columns of the record of each page: those given, with the cell values of all values.
+    fn columns<'py>(&self, python: Python<'py>, given: Vec<Bound<'py, PyDict>>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let filled = given.into_iter().enumerate().map(|(page, columns)| {
+            let columns = columns.copy()?;
+            for (number, cell_value) in self.0.cells_of_page(page) {
+                columns.set_item(column_of(python, usize::from(number))?, PyBytes::new(python, cell_value))?;
+            }
+            Ok(columns)
+        });
+        filled.collect()
+    }
+
+    /// Add the rows of bases that its commit has to write; later values may be deltas against its values.
+    fn pack_bases(&self, bases: &Bases, rows: &mut PackedRows) -> PyResult<()> {
+        let mut held = bases.lock()?;
+        let packed = encoding::pack_bases(held.prepare(self.0.new_bases()), &mut rows.rows);
+        packed.ok_or_else(|| defect("a row of a base was refused"))
+    }
+
+    /// Add the capture records of its pages, each as a row.
+    fn pack_captures(&self, rows: &mut PackedRows) -> PyResult<()> {
+        self.0.pack_captures(&mut rows.rows).ok_or_else(|| defect("a row of a capture was refused"))
+    }
 }
 
-fn defect(what: &str) -> PyErr {
-    PyRuntimeError::new_err(what.to_owned())
+// --- one value
+
+type OneValue<'py> = (u8, Option<usize>, Bound<'py, PyBytes>);
+
+/// A value of a compaction: its column, its bytes, bytes of bases with what a delta against each saves elsewhere, its
+/// body, and its stored delta against the first base.
+#[derive(FromPyObject)]
+struct OldValue<'py>(Column_<'py>, PyBackedBytes, Vec<(PyBackedBytes, isize)>, PyBackedBytes, PyBackedBytes);
+
+/// Encode a value; gives its codec, of a delta the place of its base, and its payload.
+///
+/// `effort` is the level of zstd, which part of the value a delta has to be below to be taken at once, whether all bases
+/// are compared, and whether long frames are given up early.
+#[pyfunction]
+fn encode_value<'py>(
+    python: Python<'py>,
+    value: OldValue<'py>,
+    dictionary: Option<&Dictionary>,
+    effort: (i32, usize, bool, bool),
+) -> PyResult<OneValue<'py>> {
+    let OldValue((family, qualifier), raw, offers, body, frame) = value;
+    let (least, cost_bytes) = Column::new(family.to_str()?, qualifier.as_bytes()).weights();
+    let (level, small, compares, guesses) = effort;
+    let task = Value {
+        raw: &raw,
+        bases: offers
+            .iter()
+            .enumerate()
+            .map(|(place, (raw, saves))| {
+                FrameBase::Given(Offer { raw, frame: if place == 0 { &frame } else { &[] }, saves: *saves })
+            })
+            .collect(),
+        dictionary: dictionary.map(|dictionary| &dictionary.frames),
+        body: if body.is_empty() { Body::None } else { Body::Given(&body) },
+        same: None,
+        small: if small == 0 { least } else { small },
+        cost_bytes,
+    };
+    let effort = Effort { level, compares, guesses, on_body: ON_BODY };
+    let encoded = python
+        .detach(|| catch_unwind(AssertUnwindSafe(|| encode_group(&[task], effort, &ENCODERS, 1))))
+        .map_err(|_| defect("encoding a value panicked"))?
+        .pop()
+        .ok_or_else(|| defect("a value was not encoded"))?
+        .map_err(|refused| defect(&refused.to_string()))?;
+    let payload: &[u8] = if encoded.way == Way::Stored { &raw } else { &encoded.frame };
+    Ok((encoded.way as u8, encoded.base, PyBytes::new(python, payload)))
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<FrameDictionary>()?;
-    module.add_function(wrap_pyfunction!(encode_values, module)?)
+    module.add_class::<Bases>()?;
+    module.add_class::<Group>()?;
+    module.add_function(wrap_pyfunction!(encode_value, module)?)
 }

@@ -1,13 +1,10 @@
-//! Keys for Python: row keys of plain URLs, rows of postings, and the cells of a batch of LevelDB.
-//!
-//! Deletes of cells, and what may have to be refused, are left to Python, by giving None or false.
+//! Keys for Python: row keys of plain URLs, rows of postings, and parts of LevelDB's keys.
 
 use docstore_store::keys;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::PyBytes;
 
 use crate::convert::corrupt;
-use crate::filter::RowFilter;
 use crate::text::WORDS;
 
 /// The row key of a URL that is canonical as it is written, as most are; None for any other.
@@ -29,78 +26,6 @@ fn posting_rows<'py>(
     let rows = keys::posting_rows(body_checksum, text_checksum, title, &mut words);
     WORDS.set(words);
     rows.iter().map(|row| PyBytes::new(python, row)).collect()
-}
-
-type LevelDbCell<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
-
-/// What a cell of Python may be: its type, the families that may be written, and the most bytes of a value.
-struct Accepted<'a, 'py> {
-    families: &'a Bound<'py, PyDict>,
-    set_cell: &'a Bound<'py, PyAny>,
-    largest_bytes: usize,
-}
-
-impl<'py> Accepted<'_, 'py> {
-    /// Add the cells of a row; None if it has anything else, or a cell that may be refused.
-    fn add_row(
-        &self,
-        row: &Bound<'py, PyAny>,
-        cells: &mut Vec<LevelDbCell<'py>>,
-        filter: &Bound<'py, RowFilter>,
-    ) -> Option<()> {
-        let (table, row_key, mutations) =
-            row.extract::<(Bound<'_, PyString>, Bound<'_, PyBytes>, Bound<'_, PyAny>)>().ok()?;
-        let (tag, bare_family) = keys::table(table.to_str().ok()?)?;
-        let mut key = Vec::with_capacity(row_key.as_bytes().len() + 64);
-        key.push(tag);
-        keys::push_escaped(&mut key, row_key.as_bytes());
-        let prefix_bytes = key.len();
-        filter.borrow_mut().filter.add(&key);
-        for mutation in mutations.try_iter().ok()? {
-            let cell = mutation.ok().filter(|cell| cell.get_type().is(self.set_cell))?;
-            let (family, qualifier, timestamp, value) =
-                cell.extract::<(Bound<'_, PyString>, Bound<'_, PyBytes>, u64, Bound<'_, PyBytes>)>().ok()?;
-            let (family_name, qualifier, bytes) = (family.to_str().ok()?, qualifier.as_bytes(), value.as_bytes().len());
-            key.truncate(prefix_bytes);
-            if let Some(only) = bare_family {
-                if timestamp != 0 || bytes > 0 || family_name != only {
-                    return None;
-                }
-                key.extend_from_slice(qualifier);
-            } else {
-                if bytes > self.largest_bytes || !self.families.contains(&family).ok()? {
-                    return None;
-                }
-                keys::push_cell(&mut key, family_name.as_bytes(), qualifier, timestamp)?;
-            }
-            cells.push((PyBytes::new(row.py(), &key), value));
-        }
-        Some(())
-    }
-}
-
-/// Put the cells of rows into a batch, in order, as `LevelDBEngine._fill` does, and the rows into the filter; false, and
-/// no cell is put, if that has to.
-#[pyfunction]
-fn put_cells<'py>(
-    put: &Bound<'py, PyAny>,
-    rows: &Bound<'py, PyAny>,
-    families: &Bound<'py, PyDict>,
-    set_cell: &Bound<'py, PyAny>,
-    largest_bytes: usize,
-    filter: &Bound<'py, RowFilter>,
-) -> PyResult<bool> {
-    let accepted = Accepted { families, set_cell, largest_bytes };
-    let mut cells = Vec::new();
-    for row in rows.try_iter()? {
-        if accepted.add_row(&row?, &mut cells, filter).is_none() {
-            return Ok(false);
-        }
-    }
-    for cell in cells {
-        put.call1(cell)?;
-    }
-    Ok(true)
 }
 
 /// Bytes with their zeros escaped, and the end.
@@ -131,6 +56,5 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(posting_rows, module)?)?;
     module.add_function(wrap_pyfunction!(escape, module)?)?;
     module.add_function(wrap_pyfunction!(row_key_of, module)?)?;
-    module.add_function(wrap_pyfunction!(prefix_length, module)?)?;
-    module.add_function(wrap_pyfunction!(put_cells, module)?)
+    module.add_function(wrap_pyfunction!(prefix_length, module)?)
 }

@@ -4,6 +4,7 @@
 //! about the bytes of a store in `docstore-store`.  A panic, which would be a defect, becomes a RuntimeError.  A lone
 //! surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
+mod bases;
 mod cache;
 mod captures;
 mod checks;
@@ -15,6 +16,8 @@ mod headers;
 mod kernel;
 mod keys;
 mod moving;
+mod packed;
+mod pages;
 mod postings;
 mod reads;
 mod records;
@@ -38,6 +41,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_class::<cache::LruCache>()?;
     module.add_class::<filter::RowFilter>()?;
+    bases::add_to(module)?;
     captures::add_to(module)?;
     checks::add_to(module)?;
     encode::add_to(module)?;
@@ -46,6 +50,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     kernel::add_to(module)?;
     keys::add_to(module)?;
     moving::add_to(module)?;
+    packed::add_to(module)?;
     postings::add_to(module)?;
     reads::add_to(module)?;
     records::add_to(module)?;

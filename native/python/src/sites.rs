@@ -1,15 +1,50 @@
 //! Dictionaries of sites for Python, which keeps their files, their rows, and the prepared ones; see `docstore-frames`.
 
-use docstore_frames::{site_of as site, Limits, Name, Shelf, Sites, PIECE_BYTES};
+use std::panic::catch_unwind;
+
+use docstore_frames::{site_of as site, Limits, Name, Shelf, Sites, Tablet, LEVEL, PIECE_BYTES};
+use docstore_store::bases::name_of;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::cache::LruCache;
+use crate::convert::defect;
+
+/// A raw-content dictionary, indexed once for any number of threads.
+#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
+pub struct Dictionary {
+    pub frames: docstore_frames::Dictionary,
+    pub name: Name,
+}
+
+#[pymethods]
+impl Dictionary {
+    /// `checksum`: of the content, if the caller knows it.
+    #[new]
+    #[pyo3(signature = (content, level = LEVEL, checksum = None))]
+    fn new(python: Python<'_>, content: &[u8], level: i32, checksum: Option<[u8; 16]>) -> PyResult<Self> {
+        let made = python.detach(|| catch_unwind(|| docstore_frames::Dictionary::new(content, level)));
+        let frames = made.map_err(|_| defect("indexing a dictionary panicked"))?;
+        Ok(Self { frames, name: checksum.unwrap_or_else(|| name_of(content)) })
+    }
+
+    /// 16 bytes; names it in records.
+    #[getter]
+    fn checksum<'py>(&self, python: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(python, &self.name)
+    }
+
+    /// What it holds.
+    #[getter]
+    fn memory_bytes(&self) -> usize {
+        self.frames.capacity()
+    }
+}
 
 /// What Python keeps: the prepared ones, and functions that give the row of a scope and the tablet of a row, write a
 /// dictionary, and prepare one.
 #[derive(FromPyObject)]
-struct Kept<'py>(Bound<'py, LruCache>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+pub struct Kept<'py>(Bound<'py, LruCache>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 impl<'py> Kept<'py> {
     fn bytes(&self, bytes: &[u8]) -> Bound<'py, PyBytes> {
@@ -18,7 +53,7 @@ impl<'py> Kept<'py> {
 }
 
 impl<'py> Shelf for Kept<'py> {
-    type Dictionary = Bound<'py, PyAny>;
+    type Dictionary = Bound<'py, Dictionary>;
     type Error = PyErr;
 
     fn stored(&mut self, scope: &[u8]) -> PyResult<Option<(usize, Name)>> {
@@ -27,8 +62,9 @@ impl<'py> Shelf for Kept<'py> {
         Ok(stored.and_then(|(stage, name)| Some((usize::from(*stage), name.try_into().ok()?))))
     }
 
-    fn tablet(&mut self, row_key: &[u8]) -> PyResult<u64> {
-        self.2.call1((self.bytes(row_key),))?.extract()
+    fn tablet(&mut self, row_key: &[u8]) -> PyResult<Tablet> {
+        let (number, start, end, _): (_, _, _, u64) = self.2.call1((self.bytes(row_key),))?.extract()?;
+        Ok(Tablet { number, start, end })
     }
 
     fn write(&mut self, content: &[u8], is_last: bool) -> PyResult<Name> {
@@ -38,18 +74,17 @@ impl<'py> Shelf for Kept<'py> {
 
     fn prepared(&mut self, name: &Name) -> PyResult<Option<Self::Dictionary>> {
         let found = self.0.borrow_mut().get(self.bytes(name).as_any())?;
-        Ok(found.map(|found| found.into_bound(self.0.py())))
+        Ok(found.map(|found| found.into_bound(self.0.py()).cast_into()).transpose()?)
     }
 
     fn prepare(&mut self, name: &Name) -> PyResult<Option<Self::Dictionary>> {
-        let made = self.4.call1((self.bytes(name),))?;
-        Ok((!made.is_none()).then_some(made))
+        Ok(self.4.call1((self.bytes(name),))?.extract()?)
     }
 }
 
 /// Chooses the dictionary of each value, and makes new ones from the values.
 #[pyclass(module = "docstore.dedup.docstore_native")]
-struct SiteScopes(Sites);
+pub struct SiteScopes(pub Sites);
 
 #[pymethods]
 impl SiteScopes {
@@ -66,32 +101,6 @@ impl SiteScopes {
     #[getter]
     fn sample_bytes(&self) -> usize {
         self.0.sample_bytes()
-    }
-
-    fn choose<'py>(
-        &mut self,
-        mut kept: Kept<'py>,
-        row_key: &[u8],
-        column: &[u8],
-        raw: &[u8],
-        samples: bool,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.0.choose(&mut kept, (row_key, column), raw, samples)
-    }
-
-    fn sample(&mut self, mut kept: Kept<'_>, row_key: &[u8], column: &[u8], raw: &[u8]) -> PyResult<()> {
-        self.0.sample(&mut kept, (row_key, column), raw)
-    }
-
-    fn note_gain(
-        &mut self,
-        mut kept: Kept<'_>,
-        row_key: &[u8],
-        column: &[u8],
-        sizes: (usize, usize),
-        dictionary: &[u8],
-    ) -> PyResult<()> {
-        self.0.note_gain(&mut kept, (row_key, column), sizes, dictionary.try_into()?)
     }
 
     fn take_changed<'py>(&mut self, python: Python<'py>) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
@@ -113,6 +122,7 @@ fn site_of<'py>(python: Python<'py>, row_key: &[u8]) -> (Bound<'py, PyBytes>, Bo
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PIECE_BYTES", PIECE_BYTES)?;
+    module.add_class::<Dictionary>()?;
     module.add_class::<SiteScopes>()?;
     module.add_function(wrap_pyfunction!(site_of, module)?)
 }

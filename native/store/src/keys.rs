@@ -33,6 +33,9 @@ pub fn push_escaped(key: &mut Vec<u8>, raw: &[u8]) {
 
 /// Bytes without the escapes of zero bytes.
 pub fn unescaped(bytes: &[u8]) -> Vec<u8> {
+    if !bytes.contains(&KEY_ESCAPE[0]) {
+        return bytes.to_vec();
+    }
     let mut plain = Vec::with_capacity(bytes.len());
     let mut is_escape = false;
     for &byte in bytes {

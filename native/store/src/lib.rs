@@ -4,14 +4,18 @@
 //! What is damaged or unknown is None or a fault; the caller says where it lies.
 #![deny(unsafe_code)]
 
+pub mod bases;
 pub mod capture;
 pub mod check;
+pub mod encoding;
 pub mod format;
 pub mod headers;
 pub mod index;
 pub mod keys;
 pub mod live;
 pub mod moving;
+pub mod lru;
+pub mod packed;
 pub mod record;
 pub mod rows;
 pub mod run;

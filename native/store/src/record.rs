@@ -4,11 +4,14 @@
 //! and the payload, whose CRC is in the header.  Fields: by what the codec names a dictionary, a base or the body; a
 //! column that has no number; the row key.
 
+use std::borrow::Cow;
+
 use crate::format::{
     CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, RECORD_BODY_LENGTH_BYTES,
     RECORD_COLUMNS, RECORD_COPIES, RECORD_CRC_BYTES as CRC_BYTES, RECORD_FIELDS_MAX_BYTES as FIELDS_MAX_BYTES,
-    RECORD_MAGIC, RECORD_NARROW_HEADER_BYTES as NARROW, RECORD_RELATED_BYTES, RECORD_TIMESTAMP_STEP as STEP,
-    RECORD_VALUE, RECORD_WIDE as WIDE, RECORD_WIDE_HEADER_BYTES as WIDE_BYTES, TIMESTAMP_MAX,
+    RECORD_GROUP, RECORD_MAGIC, RECORD_NARROW_HEADER_BYTES as NARROW, RECORD_RELATED_BYTES,
+    RECORD_TIMESTAMP_STEP as STEP, RECORD_VALUE, RECORD_WIDE as WIDE, RECORD_WIDE_HEADER_BYTES as WIDE_BYTES,
+    TIMESTAMP_MAX,
 };
 use crate::values::Place;
 use crate::varint;
@@ -80,7 +83,7 @@ pub struct NewRecord<'a> {
 struct Part<'a> {
     head_end: usize,
     crc_at: usize,
-    payload: &'a [u8],
+    payload: Cow<'a, [u8]>,
 }
 
 /// Records that will lie one behind the other in a segment from an offset on.
@@ -105,7 +108,22 @@ impl<'a> Records<'a> {
 
     /// Add a record; gives where it will lie, or None if it does not fit the format.
     pub fn add(&mut self, new: NewRecord<'a>) -> Option<Place> {
-        let NewRecord { kind, row_key, family, qualifier, timestamp, codec, related, raw_bytes, payload } = new;
+        self.add_with(new, Cow::Borrowed(new.payload))
+    }
+
+    /// Add the mark after which the records of a commit stand.
+    pub fn add_mark(&mut self, commit: u64) -> Option<Place> {
+        let mut payload = Vec::with_capacity(varint::LONGEST);
+        varint::push(&mut payload, commit);
+        let (kind, codec, raw_bytes) = (RECORD_GROUP, CODEC_STORED, payload.len() as u32);
+        let (row_key, family, qualifier, related): (&[u8], _, &[u8], &[u8]) = (b"", "", b"", b"");
+        let mark =
+            NewRecord { kind, row_key, family, qualifier, timestamp: 0, codec, related, raw_bytes, payload: &[] };
+        self.add_with(mark, Cow::Owned(payload))
+    }
+
+    fn add_with(&mut self, new: NewRecord<'_>, payload: Cow<'a, [u8]>) -> Option<Place> {
+        let NewRecord { kind, row_key, family, qualifier, timestamp, codec, related, raw_bytes, .. } = new;
         if !is_kind(kind) || timestamp > TIMESTAMP_MAX {
             return None;
         }
@@ -152,8 +170,8 @@ impl<'a> Records<'a> {
         heads.extend_from_slice(related);
         heads.extend_from_slice(&spelled);
         heads.extend_from_slice(row_key);
-        self.parts.push(Part { head_end: heads.len(), crc_at, payload });
         self.last_bytes = heads.len() - start + CRC_BYTES + payload.len();
+        self.parts.push(Part { head_end: heads.len(), crc_at, payload });
         let place = (self.segment, self.offset + self.total_bytes as u64, self.last_bytes as u64);
         self.total_bytes += self.last_bytes;
         Some(place)
@@ -165,9 +183,9 @@ impl<'a> Records<'a> {
         for part in &self.parts {
             let head = &mut self.heads[start..part.head_end];
             let at = part.crc_at - start;
-            head[at..at + CRC_BYTES].copy_from_slice(&crc32(part.payload, 0).to_le_bytes());
+            head[at..at + CRC_BYTES].copy_from_slice(&crc32(&part.payload, 0).to_le_bytes());
             let crc = crc32(head, seed).to_le_bytes();
-            for bytes in [&*head, &crc[..], part.payload] {
+            for bytes in [&*head, &crc[..], &part.payload] {
                 let (place, behind) = rest.split_at_mut(bytes.len());
                 place.copy_from_slice(bytes);
                 rest = behind;
