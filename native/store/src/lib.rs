@@ -4,18 +4,27 @@
 //! What is damaged or unknown is None or a fault; the caller says where it lies.
 #![deny(unsafe_code)]
 
+pub mod alike;
+pub mod candidates;
 pub mod capture;
 pub mod check;
+pub mod compare;
+pub mod core;
+pub mod evidence;
 pub mod format;
 pub mod headers;
 pub mod index;
 pub mod keys;
 pub mod live;
+pub mod lru;
+pub mod pages;
+pub mod posted;
 pub mod record;
 pub mod rows;
 pub mod run;
 pub mod survey;
 pub mod sweep;
+pub mod titles;
 pub mod values;
 pub mod varint;
 pub mod verdict;
