@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["INTERFACE", "docstore_native"]
 
-INTERFACE = 41
+INTERFACE = 42
 """What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
 that code built for another docstore is refused and not called wrongly."""
 

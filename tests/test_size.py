@@ -16,6 +16,7 @@ Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `im
 | one definition (rules at the head of Rust modules, their tests in Rust, mutants) | 0 | 920 | 0 | 280 |
 | snippets, search and Markdown in one form | 138 of 250 | 375 of 300 | 0 | 0 |
 | sentences, lists, tables and headings stay whole | 75 of 250 | 1,260 of 1,000 | 0 | 155 |
+| the group in the core, first half: comparison and posting | fewer by 761 | 3,951 | fewer by 1 | fewer by 22 |
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_296,
-    "lines of code of the core": 31_831,
-    "files of docstore/": 199,
-    "classes": 440,
-    "record types": 215,
+    "lines of code of docstore/": 42_535,
+    "lines of code of the core": 31_064,
+    "files of docstore/": 198,
+    "classes": 432,
+    "record types": 209,
     "calls of import_module": 5,
-    "files of a put": 30,
-    "classes of a put": 40,
-    "functions of a put": 186,
-    "caches of a put": 5,
+    "files of a put": 29,
+    "classes of a put": 39,
+    "functions of a put": 161,
+    "caches of a put": 3,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 27_010,
+    "lines of Rust": 30_961,
     "lines of tools/": 10_800,
     "lines of tests/": 46_430,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
@@ -53,8 +54,8 @@ def test_no_figure_is_above_its_ceiling() -> None:
     assert {name: figure for name, figure in found.items() if figure > CEILINGS[name]} == {}
 
 
-def test_a_traced_put_is_seen_in_judge_detector_and_commit() -> None:
-    assert {"writing/judge.py", "dedup/detector.py", "tablets/commit.py"} <= set(near_duplicate_put().modules)
+def test_a_traced_put_is_seen_in_judge_pages_and_commit() -> None:
+    assert {"writing/judge.py", "dedup/pages.py", "tablets/commit.py"} <= set(near_duplicate_put().modules)
 
 
 def test_prose_is_not_counted_as_code(tmp_path: Path) -> None:

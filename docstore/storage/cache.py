@@ -79,7 +79,7 @@ class Memory:
                 f"memory is at least {LEAST_BYTES[0] // MB}MB, or {LEAST_BYTES[1] // MB}MB of a store that is open for "
                 f"reading only, not {self.limit_bytes} bytes"
             )
-        self.caches: dict[str, LruCache[Any, Any]] = {}
+        self.caches: dict[str, LruCache[Any, Any] | docstore_native.CacheCounts] = {}
         self._read_only = read_only
         self._divisor = divisor
 

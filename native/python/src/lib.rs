@@ -4,14 +4,17 @@
 //! about the bytes of a store in `docstore-store`.  A panic, which would be a defect, becomes a RuntimeError.  A lone
 //! surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
+mod asking;
 mod cache;
 mod captures;
 mod checks;
 mod convert;
 mod encode;
 mod filter;
+mod fingerprints;
 mod format;
 mod headers;
+mod judge;
 mod kernel;
 mod keys;
 mod postings;
@@ -23,24 +26,28 @@ mod sites;
 mod survey;
 mod sweeps;
 mod text;
+mod titles;
 mod values;
 mod verdicts;
 
 use pyo3::prelude::*;
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 41;
+const INTERFACE: u32 = 42;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_class::<cache::LruCache>()?;
     module.add_class::<filter::RowFilter>()?;
+    asking::add_to(module)?;
     captures::add_to(module)?;
     checks::add_to(module)?;
     encode::add_to(module)?;
+    fingerprints::add_to(module)?;
     format::add_to(module)?;
     headers::add_to(module)?;
+    judge::add_to(module)?;
     kernel::add_to(module)?;
     keys::add_to(module)?;
     postings::add_to(module)?;
@@ -52,6 +59,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     survey::add_to(module)?;
     sweeps::add_to(module)?;
     text::add_to(module)?;
+    titles::add_to(module)?;
     values::add_to(module)?;
     verdicts::add_to(module)
 }
