@@ -124,11 +124,10 @@ class HBaseWriter:
         proposed = (core.candidates_to_read(marks, reads) for marks in near)
         names = (number.to_bytes(TEXT_NUMBER_BYTES, "big") for numbers in proposed for number in numbers)
         rows = list(dict.fromkeys(TEXT_ROW + name for name in names))
-        core.prepare(rows, reads)
+        core.prepare_rows(rows, reads)
         numbers = [(text_number(one.text_checksum), one.title) for one in analyses if one.text_checksum]
         is_known = [bool(core.first_pages([TEXT_ROW + number], reads)) for number, _ in numbers]
         titled = [titled_row(*names) for names, known in zip(numbers, is_known, strict=True) if known]
-        core.prepare(titled, reads)
         found = core.first_pages(list(dict.fromkeys((*rows, *first_rows(analyses), *titled))), reads)
         return [PagePointer(*place) for place in found]
 

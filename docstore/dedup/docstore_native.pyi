@@ -310,7 +310,10 @@ class Core:
     def text(self, place: Place, reads: Reads) -> bytes | None: ...
     def is_readable(self, place: Place, reads: Reads) -> bool: ...
     def is_current(self, place: Place, reads: Reads) -> bool: ...
-    def prepare(self, rows: list[bytes], reads: Reads) -> None:
+    def prepare(self, pages: list[Analysis], reads: Reads) -> None:
+        """Read into the cache, if there is one, the rows of postings of pages that are judged next, in two calls."""
+
+    def prepare_rows(self, rows: list[bytes], reads: Reads) -> None:
         """Read rows of postings into the cache, if there is one, in one call."""
 
     def first_pages(self, rows: list[bytes], reads: Reads) -> list[Place]:

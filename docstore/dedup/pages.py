@@ -22,7 +22,6 @@ from docstore.dedup.index import (
     NewPostings,
     Proposal,
     TextIndex,
-    first_rows,
     name_rows,
     newest_first,
     posted_rows,
@@ -453,9 +452,9 @@ class LivePages:
 
     # --- the batch
 
-    def prepare(self, analyses: Sequence[Analysis]) -> None:
-        """Read into the cache, if there is one, the rows of texts and bodies of the pages that are judged next."""
-        self.core.prepare(first_rows(analyses), self.reads)
+    def prepare(self, analyses: list[Analysis]) -> None:
+        """Read into the cache, if there is one, the rows of postings of the pages that are judged next."""
+        self.core.prepare(analyses, self.reads)
 
     def add(self, write: Write) -> None:
         """Add a page to the batch; later pages are judged against it if it stores its text."""

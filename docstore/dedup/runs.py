@@ -303,6 +303,8 @@ class RunIndex(TextIndex):
         if new.recent is None:
             new.recent = docstore_native.Postings()
         new.recent.post(query, proposal)
+        if self._pruning is None:  # it begins under the lock of the writer that posts
+            return
         with self._lock:
             if self._pruning is not None:  # stored postings may be dropped
                 self._pruning.kept.add(query.own_number)

@@ -23,7 +23,7 @@ import docstore
 from docstore.compiled import docstore_native
 from docstore.dedup.comparable import REASON_CROWDED, jaccard
 from docstore.dedup.index import TABLE as POSTINGS
-from docstore.dedup.index import NewPostings, first_rows, posted_rows, stored_postings
+from docstore.dedup.index import NewPostings, posted_rows, stored_postings
 from docstore.dedup.kernel import Kernel, visible_words
 from docstore.dedup.runs import RunIndex
 from docstore.model.analysis import Analysis
@@ -272,7 +272,7 @@ class Written:
         pointers, analyses = [], []
         for start in range(0, len(texts), GROUP_PAGES):
             group = self.analyse(texts[start : start + GROUP_PAGES])
-            self.core.prepare(first_rows(group), self.pages)
+            self.core.prepare(group, self.pages)
             for analysis in group:
                 pointer = PagePointer(self._count * 1000, b"page %d" % self._count)
                 self._count += 1

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use docstore_kernel::postings::Answer;
 use docstore_store::compare::{Reason, Verdict};
+use docstore_store::format::CAPTURE_FAMILY;
 use docstore_store::lru::Counts;
 use docstore_store::pages::{Analysed, Asking, Marks, Page, Reads, Stored, Value};
 use docstore_store::posted::{row_key_of, time_of, Pointer, StoredPostings, POINTER_SLICE};
@@ -52,8 +53,13 @@ pub fn marks_of(analysis: &Bound<'_, PyTuple>) -> PyResult<Option<Arc<Marks>>> {
 
 /// A page that is judged.
 pub fn asking_of(analysis: &Bound<'_, PyTuple>, row_key: &[u8], body: PyBackedBytes, status: i64) -> PyResult<Asking> {
+    Ok(Asking { row_key: row_key.into(), status, body: Arc::new(body), page: analysed_of(analysis)? })
+}
+
+/// A page that is analysed.
+pub fn analysed_of(analysis: &Bound<'_, PyTuple>) -> PyResult<Analysed> {
     let title = analysis.get_item(TITLE)?.cast_into::<PyString>()?;
-    let page = Analysed {
+    Ok(Analysed {
         checksum: analysis.get_item(CHECKSUM)?.cast::<PyBytes>()?.as_bytes().into(),
         has_text: analysis.get_item(HAS_TEXT)?.is_truthy()?,
         has_reason: analysis.get_item(NO_TEXT)?.is_truthy()?,
@@ -61,8 +67,7 @@ pub fn asking_of(analysis: &Bound<'_, PyTuple>, row_key: &[u8], body: PyBackedBy
         title: utf8(&title, "surrogatepass")?.into_owned().into(),
         main: Arc::new(analysis.get_item(MAIN)?.extract::<PyBackedBytes>()?),
         marks: marks_of(analysis)?,
-    };
-    Ok(Asking { row_key: row_key.into(), status, body: Arc::new(body), page })
+    })
 }
 
 pub fn place_of<'py>(python: Python<'py>, pointer: &[u8]) -> (u64, Bound<'py, PyBytes>) {
@@ -110,6 +115,17 @@ pub fn column_bytes(columns: &Bound<'_, PyDict>) -> PyResult<usize> {
         total += value.cast::<PyBytes>()?.as_bytes().len();
     }
     Ok(total)
+}
+
+/// Whether mutations of a row change its captures; a delete of the whole row names no family.
+pub fn changes_captures(mutations: &Bound<'_, PyAny>) -> PyResult<bool> {
+    for mutation in mutations.try_iter()? {
+        let mutation = mutation?.cast_into::<PyTuple>()?;
+        if mutation.is_empty() || mutation.get_item(0)?.cast::<PyString>()?.to_str()? == CAPTURE_FAMILY {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn pages_of(qualifiers: &Bound<'_, PyAny>) -> PyResult<Vec<Pointer>> {

@@ -11,7 +11,7 @@ use docstore_store::compare::{
     REASON_TITLE_MISMATCH,
 };
 use docstore_store::core::{self, Shares, LOOKS};
-use docstore_store::format::{CAPTURE_FAMILY, POSTING_BODY, POSTING_TEXT, VERDICT_KINDS};
+use docstore_store::format::{POSTING_BODY, POSTING_TEXT, VERDICT_KINDS};
 use docstore_store::lru::Counts;
 use docstore_store::posted::{pointer, Pointer, POINTER_SLICE};
 use docstore_store::verdict::number_of;
@@ -21,7 +21,8 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
 use crate::asking::{
-    asking_of, column_bytes, marks_of, no_text_of, place_of, verdict_fields, CacheCounts, Columns, Reader, SeenPage,
+    analysed_of, asking_of, changes_captures, column_bytes, marks_of, no_text_of, place_of, verdict_fields,
+    CacheCounts, Columns, Reader, SeenPage,
 };
 use crate::convert::{caught, InvalidArgument};
 use crate::fingerprints::Fingerprints;
@@ -241,9 +242,13 @@ impl Core {
     /// The rows of postings of the batch with their qualifiers.
     fn new_rows<'py>(&self, python: Python<'py>) -> PyResult<Vec<(Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>)>> {
         self.with(python, |state| {
-            let bytes = |raw: &[u8]| PyBytes::new(python, raw);
+            let mut last: Option<(&Pointer, Bound<'py, PyBytes>)> = None; // most rows of a page follow each other
+            let mut shared = |page| match &last {
+                Some((same, bytes)) if Arc::ptr_eq(same, page) => bytes.clone(),
+                _ => last.insert((page, PyBytes::new(python, page))).1.clone(),
+            };
             let rows = state.postings.new.iter();
-            Ok(rows.map(|(row, pages)| (bytes(row), pages.iter().map(|page| bytes(page)).collect())).collect())
+            Ok(rows.map(|(row, pages)| (PyBytes::new(python, row), pages.iter().map(&mut shared).collect())).collect())
         })
     }
 
@@ -348,10 +353,13 @@ impl Core {
         self.reading(reads, |state, reader| state.is_current(&pointer, reader))
     }
 
-    /// Read rows of postings into the cache, if there is one.
-    fn prepare(&self, rows: Vec<PyBackedBytes>, reads: &Bound<'_, PyAny>) -> PyResult<()> {
-        let rows: Vec<&[u8]> = rows.iter().map(|row| &**row).collect();
-        self.reading(reads, |state, reader| state.prepare(&rows, reader))
+    fn prepare<'py>(&self, pages: Vec<Bound<'py, PyTuple>>, reads: &Bound<'py, PyAny>) -> PyResult<()> {
+        let pages = pages.iter().map(analysed_of).collect::<PyResult<Vec<_>>>()?;
+        self.reading(reads, |state, reader| state.prepare(&pages, reader))
+    }
+
+    fn prepare_rows(&self, rows: Vec<Vec<u8>>, reads: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.reading(reads, |state, reader| state.prepare_rows(rows, reader))
     }
 
     /// The oldest page of each row of postings that has one.
@@ -373,17 +381,6 @@ impl Core {
             Ok(state.candidates_to_read(&marks.0, &answer.proposal.numbers))
         })
     }
-}
-
-/// Whether mutations of a row change its captures; a delete of the whole row names no family.
-fn changes_captures(mutations: &Bound<'_, PyAny>) -> PyResult<bool> {
-    for mutation in mutations.try_iter()? {
-        let mutation = mutation?.cast_into::<PyTuple>()?;
-        if mutation.is_empty() || mutation.get_item(0)?.cast::<PyString>()?.to_str()? == CAPTURE_FAMILY {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

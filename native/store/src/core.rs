@@ -17,9 +17,10 @@ use crate::compare::{text_compares, Rules, DELTA_SIMILARITY, LIKELY_CONTAINED, M
 use crate::format::POSTING_TEXT;
 use crate::keys::{posting_rows, text_number};
 use crate::lru::{Counts, Lru};
-use crate::pages::{Asking, Marks, Named, Page, Reads, Shingles, Stored, Value};
+use crate::pages::{Analysed, Asking, Marks, Named, Page, Reads, Shingles, Stored, Value};
 use crate::posted::{
-    number_of, pointer as pointer_of, row_key_of, text_row, time_of, Condition, Oldest, Pages, Pointer, Postings, Row,
+    body_row, number_of, pointer as pointer_of, row_key_of, text_row, time_of, Condition, Oldest, Pages, Pointer,
+    Postings, Row,
 };
 use crate::titles::{same_title, Titled};
 
@@ -355,9 +356,35 @@ impl<Columns> Core<Columns> {
 
     // --- look-ups
 
-    /// Read into the cache, if there is one, the rows of texts and bodies of the pages that are judged next.
-    pub fn prepare<R: Reads<Columns = Columns>>(&mut self, rows: &[&[u8]], reads: &mut R) -> Result<(), R::Error> {
-        self.postings.prepare(rows, reads)
+    /// Read into the cache, if there is one, the rows of the pages that are judged next, in two calls: those of bodies and
+    /// texts, then those of texts with titles, which exist for few.
+    pub fn prepare<R: Reads<Columns = Columns>>(&mut self, pages: &[Analysed], reads: &mut R) -> Result<(), R::Error> {
+        if !self.postings.caches() {
+            return Ok(());
+        }
+        let texts = pages.iter().filter_map(|page| Some((page, page.marks.as_ref()?)));
+        let mut rows: Vec<Vec<u8>> = pages.iter().map(|page| body_row(&page.checksum)).collect();
+        rows.extend(texts.clone().map(|(_, marks)| text_row(marks.number).to_vec()));
+        self.prepare_rows(rows, reads)?;
+        let mut titled = Vec::new();
+        for (page, marks) in texts {
+            if !self.postings.first(&text_row(marks.number), reads)?.is_empty() {
+                titled.extend(posting_rows(b"", &marks.text_checksum, &page.title, &mut self.words).pop());
+            }
+        }
+        self.prepare_rows(titled, reads)
+    }
+
+    /// Read rows of postings into the cache, if there is one, in one call.
+    pub fn prepare_rows<R: Reads<Columns = Columns>>(
+        &mut self,
+        mut rows: Vec<Vec<u8>>,
+        reads: &mut R,
+    ) -> Result<(), R::Error> {
+        rows.sort_unstable();
+        rows.dedup();
+        let rows: Vec<&[u8]> = rows.iter().map(|row| &row[..]).collect();
+        self.postings.prepare(&rows, reads)
     }
 
     /// The texts that share a band or a 0-mod-p fingerprint with a page, ranked.

@@ -338,12 +338,12 @@ impl Postings {
         if self.absent.len() > MOST_ABSENT {
             self.absent.clear();
         }
-        if !self.caches {
+        if !self.caches || rows.is_empty() {
             return Ok(());
         }
         let is_known = |row: &&&[u8]| self.cached.contains(**row) || self.absent.contains(**row);
         let missing: Vec<&[u8]> = rows.iter().filter(|row| !is_known(row)).copied().collect();
-        let read = source.first(&missing)?;
+        let read = if missing.is_empty() { Vec::new() } else { source.first(&missing)? };
         for (row, pages) in missing.into_iter().zip(read) {
             if pages.is_empty() {
                 self.absent.insert(row.into()); // most rows
