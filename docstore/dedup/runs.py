@@ -303,11 +303,10 @@ class RunIndex(TextIndex):
         if new.recent is None:
             new.recent = docstore_native.Postings()
         new.recent.post(query, proposal)
-        if self._pruning is None:  # it begins under the lock of the writer that posts
-            return
-        with self._lock:
-            if self._pruning is not None:  # stored postings may be dropped
-                self._pruning.kept.add(query.own_number)
+        pruning = self._pruning  # it begins under the lock of the writer that posts
+        if pruning is not None:  # stored postings may be dropped
+            with self._lock:
+                pruning.kept.add(query.own_number)
 
     def log(self, new: NewPostings) -> list[RowMutations]:
         """See `TextIndex`: one row of the log; also if the log is empty, to mark that there is an index."""

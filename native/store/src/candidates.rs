@@ -11,7 +11,7 @@ use docstore_kernel::texts::{Asking as AskingText, Overlap};
 use crate::compare::{text_compares, DELTA_SIMILARITY, MAX_VERIFIED, SKETCH_MARGIN};
 use crate::core::Core;
 use crate::keys::text_number;
-use crate::pages::{Asking, Marks, Page, Reads, Shingles, Value};
+use crate::pages::{Asking, Marks, Page, Reads, Value};
 use crate::posted::{row_key_of, text_row, Condition, Pointer};
 
 /// Queries of the index for one page while the proposed texts are gone: 960 texts in all.
@@ -138,7 +138,8 @@ impl<Columns> Core<Columns> {
     fn hold(&mut self, marks: &Arc<Marks>) {
         self.texts.sketches.put(marks.number, &marks.sketch, marks.shingle_count());
         if !self.texts.holds(marks.number, &marks.text_checksum) {
-            self.texts.keep(marks.number, &marks.text_checksum, Shingles::OfPage(marks.clone()));
+            let shingles = marks.fingerprints.shingles.clone(); // the rest of the fingerprints is not held with them
+            self.texts.keep(marks.number, &marks.text_checksum, shingles);
         }
     }
 
@@ -207,7 +208,7 @@ impl<Columns> Core<Columns> {
             return Ok(Some((0, 0))); // a cell set by hand: not the text of the fingerprints
         }
         let found = (overlap(&marks.fingerprints.shingles, &shingles), shingles.len());
-        self.texts.keep(number, text_checksum, Shingles::OfText(shingles));
+        self.texts.keep(number, text_checksum, shingles);
         Ok(Some(found))
     }
 

@@ -17,7 +17,7 @@ use crate::compare::{text_compares, Rules, DELTA_SIMILARITY, LIKELY_CONTAINED, M
 use crate::format::POSTING_TEXT;
 use crate::keys::{posting_rows, text_number};
 use crate::lru::{Counts, Lru};
-use crate::pages::{Analysed, Asking, Marks, Named, Page, Reads, Shingles, Stored, Value};
+use crate::pages::{Analysed, Asking, Marks, Named, Page, Reads, Stored, Value};
 use crate::posted::{
     body_row, number_of, pointer as pointer_of, row_key_of, text_row, time_of, Condition, Oldest, Pages, Pointer,
     Postings, Row,
@@ -79,7 +79,7 @@ type CachedRow<Columns> = Vec<(u64, Stored<Columns>)>;
 pub struct Core<Columns> {
     pub(crate) rules: Rules,
     pub postings: Postings,
-    pub(crate) texts: Texts<Shingles>,
+    pub(crate) texts: Texts<Vec<u64>>,
     /// Candidates that turned out to be unreadable while this page was compared.  The next page tries them again.
     pub(crate) unreadable: HashSet<Pointer>,
     /// The last page that `compare` looked for, and what it found.

@@ -46,21 +46,6 @@ impl Marks {
     }
 }
 
-/// The shingles of a text that is held for comparison.
-pub enum Shingles {
-    OfPage(Arc<Marks>),
-    OfText(Vec<u64>),
-}
-
-impl AsRef<[u64]> for Shingles {
-    fn as_ref(&self) -> &[u64] {
-        match self {
-            Self::OfPage(marks) => &marks.fingerprints.shingles,
-            Self::OfText(shingles) => shingles,
-        }
-    }
-}
-
 /// A page that is analysed.
 #[derive(Clone)]
 pub struct Analysed {
