@@ -11,7 +11,6 @@ or commits.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
@@ -211,7 +210,6 @@ class Bases:
         self._bases.clear()
 
 
-os.register_at_fork(after_in_child=docstore_native.note_fork)
 _COLUMNS = {"title": TITLE, "main": MAIN, "body": BODY}
 _KINDS = tuple(VerdictKind(word) for word in VERDICT_KINDS)
 _OWN_ROW = Previous.NONE, 0.0, STORED_REFUSED

@@ -100,12 +100,12 @@ class Pages:
 class Judge:
     """The core over such pages, each of which is committed before the next one is judged."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, caches: bool = True) -> None:
         schema = Schema()
         self.kernel = Kernel("visible")
         rules = schema.near_threshold, schema.contained_threshold, schema.similar_threshold, True
-        shares = 1 << 20, 1 << 20, 1 << 20, 1 << 20
-        self.core = docstore_native.Core(rules, self.kernel.native, shares, True, False)
+        share = 1 << 20 if caches else 0
+        self.core = docstore_native.Core(rules, self.kernel.native, (share, share, share, share), caches, False)
         self.pages = Pages()
 
     def put(self, url: str, status: int, at: int, body: bytes) -> str:
@@ -156,9 +156,10 @@ def body_of(title: str, text: str) -> bytes:
     return page(found, title)
 
 
+@pytest.mark.parametrize("caches", [True, False], ids=["cached", "uncached"])
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in cases()])
-def test_a_verdict_is_what_its_rule_says(case: Case) -> None:
-    judge = Judge()
+def test_a_verdict_is_what_its_rule_says(case: Case, caches: bool) -> None:
+    judge = Judge(caches=caches)
     shown: list[Any] = []
     for number, line in enumerate(case.lines, 1):
         if line[:2] in ("- ", "! "):
