@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 __all__ = ["INTERFACE", "docstore_native"]
 
 INTERFACE = 42
@@ -20,3 +22,4 @@ if _found != INTERFACE:
         f"docstore_native was built for another docstore (interface {_found}, not {INTERFACE}): remove the file "
         f"{getattr(docstore_native, '__file__', '')}, then {_HOW_TO_GET}"
     )
+os.register_at_fork(after_in_child=docstore_native.note_fork)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+from queries import NO_KEYS, IndexQuery
 
 from docstore.cluster.rowindex import RowIndex
-from docstore.dedup.index import BUCKET_LIMIT, NOTHING_NEW, HashIndex, IndexQuery, NewPostings, TextIndex
+from docstore.dedup.index import BUCKET_LIMIT, NOTHING_NEW, NewPostings, TextIndex
 from docstore.model.choices import Durability
 from docstore.storage.engine import Engine
 
 
 def commit_postings(
-    engine: Engine, texts: TextIndex, new: NewPostings, *indexes: HashIndex, known: bool = True, is_applied: bool = True
+    engine: Engine, texts: TextIndex, new: NewPostings, *, known: bool = True, is_applied: bool = True
 ) -> None:
     """Commit what a batch posts.
 
@@ -19,7 +20,6 @@ def commit_postings(
         engine: holds rows and log.
         texts: in which it posts.
         new: what it posts.
-        indexes: with caches that follow.
         known: the outcome of the commit is known.
         is_applied: it was applied.
     """
@@ -29,12 +29,9 @@ def commit_postings(
         if isinstance(texts, RowIndex):
             texts.write(Durability.SYNC)
     texts.follow(rows, known)
-    for index in indexes:
-        index.follow(rows, known)
 
 
 def texts_under(texts: TextIndex, band_key: int, new: NewPostings = NOTHING_NEW) -> list[int]:
     """The texts in the bucket of one band key."""
-    none = np.empty(0, np.uint64)
-    query = IndexQuery(np.array([band_key], np.uint64), none, none, (1 << 48) - 1, BUCKET_LIMIT)
+    query = IndexQuery(np.array([band_key], np.uint64), NO_KEYS, NO_KEYS, (1 << 48) - 1, BUCKET_LIMIT)
     return texts.propose(query, new).numbers

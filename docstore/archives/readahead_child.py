@@ -24,8 +24,6 @@ from io import BufferedReader
 from queue import SimpleQueue
 from typing import IO, Any, Final, Literal, TypeAlias
 
-import numpy as np
-
 from docstore.archives.readahead import HELLO, Portion, ReadingJob, portions
 from docstore.dedup.kernel import Kernel, bin_order
 from docstore.model.analysis import Analysis
@@ -177,9 +175,6 @@ LONG_BODY_BYTES: Final = 1 << 20
 
 _PAGE, _ANALYSIS, _ANCHORS, _VALUES = map(Prepared._fields.index, ("page", "analysis", "anchors", "values"))
 _LENGTH: Final = struct.Struct("<Q")
-_ARRAYS: Final = tuple(
-    number for number, name in enumerate(Analysis._fields) if isinstance(Analysis._field_defaults.get(name), np.ndarray)
-)
 
 
 END: Final = "end"
@@ -266,10 +261,7 @@ def _plain(prepared: Prepared) -> list[Any]:
     plain[_PAGE] = (page.url, pickle.PickleBuffer(page.body) if is_long else page.body, *page[2:])
     plain[_ANCHORS] = [tuple(anchor) for anchor in prepared.anchors]
     plain[_VALUES] = tuple(prepared.values)
-    columns: list[Any] = list(prepared.analysis)
-    plain[_ANALYSIS] = columns
-    for number in _ARRAYS:
-        columns[number] = columns[number].tobytes()
+    plain[_ANALYSIS] = tuple(prepared.analysis)
     return plain
 
 
@@ -277,8 +269,5 @@ def _prepared(plain: list[Any]) -> Prepared:
     plain[_PAGE] = tuple.__new__(Page, plain[_PAGE])  # its fields were checked in the other process
     plain[_ANCHORS] = tuple([Anchor(*anchor) for anchor in plain[_ANCHORS]])
     plain[_VALUES] = tuple(plain[_VALUES])
-    fields = plain[_ANALYSIS]
-    for number in _ARRAYS:
-        fields[number] = np.frombuffer(fields[number], np.uint64)
-    plain[_ANALYSIS] = Analysis._make(fields)
+    plain[_ANALYSIS] = Analysis._make(plain[_ANALYSIS])
     return Prepared._make(plain)

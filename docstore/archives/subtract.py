@@ -14,7 +14,7 @@ from typing import Final
 
 from docstore.archives.selection import Selection, captures
 from docstore.compiled import docstore_native
-from docstore.dedup.detector import jaccard
+from docstore.dedup.comparable import jaccard
 from docstore.dedup.kernel import Kernel
 from docstore.model.choices import VerdictKind
 from docstore.model.keys import url_of

@@ -184,14 +184,15 @@ class RowIndex(TextIndex):
             return _found(buckets)
 
         proposal = propose(query, find)
-        return proposal._replace(has_own=proposal.has_own and all(is_posted[:1]))
+        return proposal if all(is_posted[:1]) else proposal.without_own()
 
-    def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
+    def post(self, new: NewPostings, query: IndexQuery, proposal: Proposal | None = None) -> None:
         """See `TextIndex`."""
         if len(self._counts) > MAX_COUNTED_BUCKETS:
             self._earlier_counts, self._counts = self._counts, {}
         buckets, known, counts, earlier = new.buckets, self._read, self._counts, self._earlier_counts
-        for key in chain.from_iterable(part.tolist() for part in keys):
+        text = query.own_number
+        for key in query.posted_keys(proposal):
             posted = buckets.get(key, [])
             texts = known[key] if key in known else self._full.get(key)
             if texts is None:

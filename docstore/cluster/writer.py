@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from docstore.cluster.commit import Slot, SlotCommitter
 from docstore.cluster.engine import FirstQualifiers, HBaseEngine
 from docstore.cluster.rowindex import RowIndex
+from docstore.compiled import docstore_native
 from docstore.dedup.comparable import status_class
-from docstore.dedup.index import POINTER_SLICE, TEXT_ROW, first_rows, index_query, titled_row
+from docstore.dedup.index import POINTER_SLICE, TEXT_ROW, first_rows, titled_row
 from docstore.dedup.index import TABLE as POSTINGS
-from docstore.dedup.pages import Batch
+from docstore.dedup.pages import Batch, LivePages
 from docstore.model.analysis import Analysis
 from docstore.model.capture import STORED_BODY, PagePointer, text_number
 from docstore.model.choices import VerdictKind
@@ -97,10 +98,10 @@ class HBaseWriter:
         rows = [(page.row_key, newest) for page in pages if not page.error]
         judged = [page for page in pages if not (page.error or page.is_visit)]
         analyses = [page.analysis for page in judged]
-        near = [analysis for analysis in analyses if analysis.text_checksum and len(analysis.band_keys)]
+        near = [analysis.marks for analysis in analyses if analysis.marks is not None]
         self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, first_rows(analyses), POINTER_SLICE))
         view.read_ahead(pages)
-        self._texts.read_ahead(map(index_query, near), view.pages.batch.postings)
+        self._texts.read_ahead([marks.query() for marks in near], view.pages.batch.postings)
         pointers = self._candidates(analyses, near)
         for page in judged:
             previous = view.newest_before(page.row_key, page.timestamp)
@@ -110,23 +111,25 @@ class HBaseWriter:
         specs = [(row_key, ReadSpec(since=at, until=at + 1)) for at, row_key in dict.fromkeys(pointers)]
         self._engine.read_ahead(PAGES, specs)
 
-    def _candidates(self, analyses: Sequence[Analysis], near: Sequence[Analysis]) -> list[PagePointer]:
+    def _candidates(
+        self, analyses: Sequence[Analysis], near: Sequence[docstore_native.Fingerprints]
+    ) -> list[PagePointer]:
         """The pages that the index leads to; their rows of postings are read in few calls.
 
         Args:
             analyses: of the pages that are judged.
-            near: those whose texts are looked up.
+            near: fingerprints of those whose texts are looked up.
         """
-        view = self._view
-        index, new, select = view.index, view.pages.batch.postings, view.detector.candidates_to_read
-        proposed = (select(analysis, index.propose(analysis, new).numbers) for analysis in near)
+        core, reads = self._view.pages.core, self._view.pages.reads
+        proposed = (core.candidates_to_read(marks, reads) for marks in near)
         names = (number.to_bytes(TEXT_NUMBER_BYTES, "big") for numbers in proposed for number in numbers)
-        rows = dict.fromkeys(TEXT_ROW + name for name in names)
-        index.read_rows(rows)
+        rows = list(dict.fromkeys(TEXT_ROW + name for name in names))
+        core.prepare_rows(rows, reads)
         numbers = [(text_number(one.text_checksum), one.title) for one in analyses if one.text_checksum]
-        titled = [titled_row(number, title) for number, title in numbers if index.first_pages([TEXT_ROW + number], new)]
-        index.read_rows(titled)
-        return index.first_pages(dict.fromkeys((*rows, *first_rows(analyses), *titled)), new)
+        is_known = [bool(core.first_pages([TEXT_ROW + number], reads)) for number, _ in numbers]
+        titled = [titled_row(*names) for names, known in zip(numbers, is_known, strict=True) if known]
+        found = core.first_pages(list(dict.fromkeys((*rows, *first_rows(analyses), *titled))), reads)
+        return [PagePointer(*place) for place in found]
 
     def _commit(self, batch: Batch) -> set[PagePointer]:
         """Write a batch; -> pages that lost."""
@@ -139,7 +142,7 @@ class HBaseWriter:
         plan = Plan(list(before))
         plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
         rows = list(zip(batch.writes, captures, strict=True))
-        slots = [_slot(write, row, batch) for write, row in rows if not write.prepared.is_visit]
+        slots = [_slot(write, row, self._view.pages) for write, row in rows if not write.prepared.is_visit]
         visits = [row for write, row in rows if write.prepared.is_visit]
         lost = self._committer.commit_group(plan, slots, visits)
         counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])
@@ -163,12 +166,12 @@ def _prefix_of_distinct_rows(pages: Sequence[Prepared], waiting: Sequence[int]) 
     return numbers
 
 
-def _slot(write: Write, row: RowMutations, batch: Batch) -> Slot:
+def _slot(write: Write, row: RowMutations, pages: LivePages) -> Slot:
     """A page as it is written: a new page claims its body first."""
     verdict = write.verdict
     claim = b""
     if verdict.kind is VerdictKind.NEW and verdict.reason != REASON_BLANK and verdict.stored == STORED_BODY:
         claim = bytes((status_class(write.prepared.page.status),)) + write.prepared.analysis.body_checksum
     named = (page for page in (verdict.of, write.contains) if page is not None)
-    needs = frozenset(page for page in named if page in batch.pages)
+    needs = frozenset(page for page in named if pages.core.is_in_batch(page))
     return Slot(write.pointer, row, claim, write.rewrites, needs)

@@ -2,11 +2,12 @@
 means."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.model.analysis import Analysis
 from docstore.model.types import Headers, RowMutations
 
 INTERFACE: int
@@ -15,12 +16,311 @@ V = TypeVar("V")
 
 Column: TypeAlias = tuple[str, bytes]
 Values: TypeAlias = dict[Column, bytes]
-Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes, bytes, bytes, bool]
-"""Word count, text digest, simhash, sketch, band keys, samples, runs, shingle set; arrays as bytes of uint64.  Then the
-name of the main text, and whether it has words of the title."""
-Page: TypeAlias = tuple[str, str, str, str, str, str, bytes, bytes, list[tuple[str, str]], Numbers | None]
-"""Charset, title, description, keywords, lang, canonical, headings and main text in UTF-8, links, numbers if there are
-words."""
+Page: TypeAlias = tuple[str, str, str, str, str, str, bytes, bytes, list[tuple[str, str]], Fingerprints | None]
+"""Charset, title, description, keywords, lang, canonical, headings and main text in UTF-8, links, fingerprints if there
+are words."""
+
+class Fingerprints:
+    """The fingerprints of a main text, which native code compares in place; arrays are bytes of uint64.
+
+    Attributes:
+        word_count: normalised words.
+        text_checksum: scheme byte and digest of the normalised words.
+        shingle_count: distinct shingles.
+        simhash: 64 bits.
+        sketch: scheme byte and half a byte a bin.
+        band_keys: of the sketch, depth by depth.
+        samples: the shingles that are 0 mod p, ascending: the page is posted under all of them.
+        runs: keys of the runs of shingles that begin with each sample, length by length.
+        shingles: the shingle set, ascending.
+        name: of the text as a base of deltas.
+        holds_title: whether the text has words of the title.
+    """
+
+    def __init__(
+        self,
+        word_count: int,
+        text_digest: bytes,
+        simhash: int,
+        sketch: bytes,
+        band_keys: bytes,
+        samples: bytes,
+        runs: bytes,
+        shingles: bytes,
+        name: bytes,
+        holds_title: bool,
+    ) -> None: ...
+    @property
+    def word_count(self) -> int: ...
+    @property
+    def text_checksum(self) -> bytes: ...
+    @property
+    def shingle_count(self) -> int: ...
+    @property
+    def simhash(self) -> int: ...
+    @property
+    def sketch(self) -> bytes: ...
+    @property
+    def band_keys(self) -> bytes: ...
+    @property
+    def samples(self) -> bytes: ...
+    @property
+    def runs(self) -> bytes: ...
+    @property
+    def shingles(self) -> bytes: ...
+    @property
+    def name(self) -> bytes: ...
+    @property
+    def holds_title(self) -> bool: ...
+    def query(self, own_number: int | None = None) -> IndexQuery:
+        """What the page asks the index; `own_number` is that of the row of a stored text."""
+
+class IndexQuery:
+    """What a page asks the index, and what it is posted under.
+
+    Args:
+        band_keys: of its sketch, depth by depth.
+        fingerprints: all under which it is posted; a large page does not ask for all of them.
+        runs: of its fingerprints, length by length.
+        own_number: of its text.
+        more: so many more texts are wanted than are looked at otherwise.
+    """
+
+    def __init__(
+        self,
+        band_keys: NDArray[np.uint64],
+        fingerprints: NDArray[np.uint64],
+        runs: NDArray[np.uint64],
+        own_number: int,
+        more: int = 0,
+    ) -> None: ...
+    @property
+    def own_number(self) -> int: ...
+    def keys(self) -> tuple[bytes, bytes, bytes]:
+        """Band keys, fingerprints and runs, as bytes of uint64."""
+
+    def posted_keys(self, proposal: Proposal | None = None) -> list[int]:
+        """The first keys of all chains that are posted: its bands', and its fingerprints; then further ones."""
+
+class Proposal:
+    """What the index answers.
+
+    Attributes:
+        numbers: of texts, in the order in which to look at them.
+        candidates: different texts found, looked at or not.
+        has_own: whether the page's own text is among them: it is posted already.
+        further: texts that are compared next, if many of the first are alike but none is near.
+        is_crowded: half of the bands, or all fingerprints, ended in full buckets: texts may have been left out.
+        further_keys: those of chains beyond their first that were asked for, and of a text in the middle of a crowd
+            those of its second buckets, as bytes of uint64: a text is posted under them as well.
+    """
+
+    @property
+    def numbers(self) -> list[int]: ...
+    @property
+    def candidates(self) -> int: ...
+    @property
+    def has_own(self) -> bool: ...
+    @property
+    def further(self) -> list[int]: ...
+    @property
+    def is_crowded(self) -> bool: ...
+    @property
+    def further_keys(self) -> bytes: ...
+    def without_own(self) -> Proposal:
+        """The same, but the page's own text counts as not posted."""
+
+class TitledPage:
+    """A page's row, title, and compared text; see `native/store/src/titles.rs`.
+
+    Args:
+        row_key: of the page; b"" if it is not stored.
+        title: as shown.
+        load_text: gives the main text; called when it is first needed.
+        load_visible_words: gives how many words the body shows, None without a body; called when it is first needed.
+        mostly_main: what `is_mostly_main` is, if that is known without the body.
+    Attributes:
+        host: of its URL; b"" if it has none, and that equals no other page's.
+        is_mostly_main: whether at least half of the visible words are main text; True without a body.
+        is_article: whether the text has words of the title, and is most of the visible text.
+    """
+
+    def __init__(
+        self,
+        row_key: bytes,
+        title: str,
+        load_text: Callable[[], str],
+        load_visible_words: Callable[[], int | None],
+        mostly_main: bool | None = None,
+    ) -> None: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def host(self) -> bytes: ...
+    @property
+    def is_mostly_main(self) -> bool: ...
+    @property
+    def is_article(self) -> bool: ...
+    def held_words(self) -> list[bytes]:
+        """The words of its title that its text has, in UTF-8, ascending."""
+
+def titles_contradict(page: TitledPage, other: TitledPage) -> bool:
+    """Whether two titles contradict each other; symmetric."""
+
+def title_mismatch(page: TitledPage, other: TitledPage, like_them: Iterable[TitledPage]) -> bool:
+    """Whether titles set two pages with similar texts apart; symmetric.
+
+    Args:
+        page, other: of different rows.
+        like_them: pages with such a text, of the host of one of the two; may include the two.
+    """
+
+def has_evidence(page: TitledPage, other: TitledPage, like_them: Iterable[TitledPage]) -> bool:
+    """Whether a third page's title contradicts those of both; symmetric."""
+
+def same_title(title: str, other: str) -> bool:
+    """Whether two titles have the same words in the same order."""
+
+MIN_SAME_TEXT_WORDS: int
+MIN_NEAR_WORDS: int
+MAX_VERIFIED: int
+POINTER_SLICE: int
+LOOKS: tuple[int, int, int, int]
+REASON_CROWDED: str
+REASON_DOUBTFUL: str
+REASON_TITLE_MISMATCH: str
+
+Place: TypeAlias = tuple[int, bytes]
+"""Time and row key of a version of a page."""
+PageFields: TypeAlias = tuple[bytes, bytes, bytes, int, int, bool, bytes | None, dict[Column, bytes]]
+"""Of a page: checksums of body and text, sketch, its shingles, status, whether it is a list, title (None: it has to be
+read), columns."""
+VerdictFields: TypeAlias = tuple[int, bytes, int, float, str, bytes, int, int, Place | None, Place | None]
+"""The first eight fields of a `StoredVerdict`, the kind as a number; the page that this page contains; the nearest."""
+
+class Reads(Protocol):
+    """Everything that the core reads or asks while it judges a page.  What cannot be read is listed, and None."""
+
+    def postings(self, rows: list[bytes], limit: int, /) -> list[list[bytes]]: ...
+    def postings_after(self, row: bytes, after: bytes, most: int, /) -> list[bytes]: ...
+    def page(self, timestamp: int, row_key: bytes, /) -> PageFields | None: ...
+    def value(self, name: str, timestamp: int, row_key: bytes, columns: dict[Column, bytes], /) -> bytes | None: ...
+    def is_readable(self, timestamp: int, row_key: bytes, columns: dict[Column, bytes], /) -> bool: ...
+    def newest(self, row_key: bytes, /) -> int | None: ...
+    def visible_words(self, body: bytes, /) -> int: ...
+    def propose(self, query: IndexQuery, /) -> Proposal: ...
+    def post(self, query: IndexQuery, proposal: Proposal, /) -> None: ...
+
+class CacheCounts:
+    """How a cache is used: cost of all values, and look-ups that found one or none."""
+
+    @property
+    def used(self) -> int: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def misses(self) -> int: ...
+    def __len__(self) -> int: ...
+
+class SeenPage:
+    """A page of the batch or a stored one, as verdicts see it.
+
+    Attributes:
+        checksum: of its body.
+        text_checksum: of its text, or b"".
+        status: HTTP status.
+        columns: cell values of its record; for a page of the batch without its body and text.
+    """
+
+    @property
+    def checksum(self) -> bytes: ...
+    @property
+    def text_checksum(self) -> bytes: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def columns(self) -> dict[Column, bytes]: ...
+
+def note_fork() -> None:
+    """To be called in the child of a fork."""
+
+class Core:
+    """The pages that are judged and not committed, caches of committed postings and pages, and the verdicts.
+
+    One caller at a time: a call meanwhile, from what it reads or from another thread, raises RuntimeError; a call in
+    the child of a fork raises StoreUnavailable.
+
+    Args:
+        rules: thresholds of near, contained and similar (None: there is no such verdict), and whether titles count.
+        kernel: of the store.
+        shares: bytes for pages, postings, sketches and shingles.
+        caches: cache committed postings; then `follow` must be called after each commit.
+        collects: whether a policy may hide captures or bodies.
+    """
+
+    def __init__(
+        self,
+        rules: tuple[float, float, float | None, bool],
+        kernel: Kernel,
+        shares: tuple[int, int, int, int],
+        caches: bool,
+        collects: bool,
+    ) -> None: ...
+    def counts(self) -> tuple[CacheCounts, CacheCounts]:
+        """How the caches of pages and of postings are used."""
+
+    def compare(self, row_key: bytes, body: bytes, analysis: Analysis, status: int, reads: Reads) -> VerdictFields: ...
+    def compare_with(self, of: Place, body: bytes, analysis: Analysis, status: int, reads: Reads) -> VerdictFields: ...
+    def of_site(
+        self, row_key: bytes, body: bytes, analysis: Analysis, kinds: list[str], status: int, reads: Reads
+    ) -> VerdictFields | None: ...
+    def shares(self, analysis: Analysis, text_checksum: bytes, of: Place, reads: Reads) -> tuple[float, float]: ...
+    def similar(
+        self, row_key: bytes, body: bytes, analysis: Analysis, status: int, least: float, limit: int, reads: Reads
+    ) -> list[tuple[Place, str, float, float, float]]: ...
+    def add(
+        self,
+        place: Place,
+        body: bytes,
+        analysis: Analysis,
+        status: int,
+        columns: dict[Column, bytes] | None,
+        reads: Reads,
+    ) -> None:
+        """Add a record to the batch; if it has columns, later pages are compared with it, and it is posted."""
+
+    def post(self, place: Place, analysis: Analysis, status: int, reads: Reads) -> None: ...
+    def post_in(self, rows: list[bytes], qualifier: bytes) -> None: ...
+    def pack_postings(self, rows: PackedRows) -> None:
+        """Add the rows of postings of the batch, in the order of their first posting."""
+
+    def is_in_batch(self, place: Place) -> bool:
+        """Whether a page of the batch is there that others are compared with."""
+
+    def committed(self, columns: Mapping[Any, Mapping[Column, bytes]]) -> None: ...
+    def drop_batch(self) -> None:
+        """Drop the batch, and what look-ups learnt from it."""
+
+    def follow(self, rows: Sequence[RowMutations], is_sure: bool) -> list[bytes]:
+        """After a commit: update the caches; gives the keys of the rows of pages of which captures have changed."""
+
+    def clear_postings(self) -> None: ...
+    def clear_pages(self) -> None: ...
+    def page(self, place: Place, reads: Reads) -> SeenPage | None: ...
+    def text(self, place: Place, reads: Reads) -> bytes | None: ...
+    def is_readable(self, place: Place, reads: Reads) -> bool: ...
+    def is_current(self, place: Place, reads: Reads) -> bool: ...
+    def prepare(self, pages: list[Analysis], reads: Reads) -> None:
+        """Read into the cache, if there is one, the rows of postings of pages that are judged next, in two calls."""
+
+    def prepare_rows(self, rows: list[bytes], reads: Reads) -> None:
+        """Read rows of postings into the cache, if there is one, in one call."""
+
+    def first_pages(self, rows: list[bytes], reads: Reads) -> list[Place]:
+        """The oldest page of each row of postings that has one."""
+
+    def candidates_to_read(self, marks: Fingerprints, reads: Reads) -> list[int]:
+        """Of the texts that the index proposes for a page, those whose pages will probably be read."""
 
 class Kernel:
     def __init__(self, extractor: str, shingle_words: int, order: bytes) -> None: ...
@@ -30,7 +330,7 @@ class Kernel:
     def analyse_many(self, bodies: list[tuple[bytes, str]], links: bool) -> list[tuple[bytes, Page | str | None]]: ...
     def shingles(self, text: str) -> bytes: ...
     def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[bytes, bytes, bytes]: ...
-    def fingerprints(self, text: bytes, title: str) -> Numbers | None: ...
+    def fingerprints(self, text: bytes, title: str) -> Fingerprints | None: ...
 
 TEXT_LIMIT_BYTES: int
 """Text is taken from the first bytes of a body, so many at most."""
@@ -40,9 +340,6 @@ def charset_of(body: bytes, content_type: str) -> tuple[str, str]:
 
 def joined_words(text: str, for_search: bool = False) -> str: ...
 def placed_words(text: str) -> tuple[str, list[bytes]]: ...
-def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
-    """Which of some normalised words are words of a text, and how many words the text has."""
-
 def distinctive_words(title: str) -> list[str]: ...
 def is_unspaced(character: str) -> bool:
     """Whether a character is of a script that does not separate words."""
@@ -98,33 +395,6 @@ def shared_members(
 ) -> bytes: ...
 def sketch_similarity(first: bytes, second: bytes) -> float: ...
 def sketches_of_sets(starts: NDArray[np.uint64], members: NDArray[np.uint64]) -> bytes: ...
-
-class Texts:
-    """Sketches and shingle sets by text number, of the last texts: what a page is compared with in one step.
-
-    Sketches go first in first out; one that is put again keeps its place.  Of the sets those stay that were asked for
-    last.  They belong to a text, so what is held stays true whatever becomes of the pages that have it.
-
-    Args:
-        limit: most sketches held.
-        bounds: by which a sketch rules out a text: the least estimate of the Jaccard coefficient; the margin that is
-            added to an estimate to come to the upper end of its error; and the least share of the smaller text that may
-            be in the other one, at that upper end.
-        limit_bytes: of the sets held; the last one always is.
-    """
-
-    def __init__(self, limit: int, bounds: tuple[float, float, float], limit_bytes: int) -> None: ...
-    @property
-    def set_bytes(self) -> int: ...
-    def put(self, number: int, sketch: bytes, shingle_count: int) -> None: ...
-    def rules_out(self, sketch: bytes, shingle_count: int, number: int) -> bool: ...
-    def unheld(self, numbers: list[int]) -> list[int]: ...
-    def likeliest(self, sketch: bytes, numbers: list[int], least: float, most: int) -> list[int]: ...
-    def keep(self, number: int, text_checksum: bytes, shingles: NDArray[np.uint64]) -> None: ...
-    def overlap(self, number: int, other: int) -> tuple[bytes, int, int] | None: ...
-    def compare(
-        self, page: tuple[int, bytes, bytes, int, NDArray[np.uint64]], numbers: list[int], most: int
-    ) -> list[tuple[int, bool, bytes | None, int, int]]: ...
 
 class LruCache(Generic[K, V]):
     """Values by key; the least recently used is evicted first.  Thread-safe.
@@ -200,7 +470,7 @@ class Postings:
 
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
-    def post(self, text: int, *parts: NDArray[np.uint64]) -> None: ...
+    def post(self, query: IndexQuery, proposal: Proposal | None = None) -> None: ...
     def log(self, durable_end: int, cell_texts: int) -> list[bytes]: ...
 
 class Runs:
@@ -240,23 +510,22 @@ class Runs:
     ) -> tuple[bytes, bytes]: ...
     def propose(
         self,
-        asked: tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], int, int],
+        query: IndexQuery,
         looks: tuple[int, int, int, int],
         batch: Postings | None = None,
         lower: Runs | None = None,
         skips_damage: bool = False,
-    ) -> Proposed: ...
+    ) -> Proposal: ...
     def lacking(self, queries: Queries, looks: tuple[int, int, int, int]) -> list[int]: ...
 
-Proposed: TypeAlias = tuple[list[int], int, bool, list[int], bool, bytes]
-"""The fields of `index.Proposal`."""
-
 def propose(
-    asked: tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], int, int],
+    query: IndexQuery,
     limit: int,
     looks: tuple[int, int, int, int],
     find: Callable[[bytes], tuple[NDArray[np.int64], NDArray[np.uint64]]],
-) -> Proposed: ...
+) -> Proposal: ...
+def host_of(row_key: bytes) -> bytes: ...
+def site(row_key: bytes) -> bytes: ...
 def posting_rows(body_checksum: bytes, text_checksum: bytes, title: bytes) -> list[bytes]: ...
 
 PIECE_BYTES: int
@@ -298,7 +567,7 @@ class Bases:
     """Caches of what deltas are made against: values, rows of bases, and the newest page of each path."""
 
     def __new__(cls, values: int, rows: int, newest: int, entry: int) -> Self: ...
-    def figures(self) -> list[tuple[int, int, int, int]]: ...
+    def counts(self) -> list[CacheCounts]: ...
     def base_for(
         self, reader: Reader, cell_value: bytes, column: int, page: tuple[int, bytes]
     ) -> tuple[bytes, bytes, bytes] | None: ...
@@ -347,15 +616,12 @@ class PackedRows(Sequence[RowMutations]):
     def of(rows: Iterable[RowMutations]) -> PackedRows | None: ...
     def append(self, row: RowMutations) -> None: ...
     def __iadd__(self, rows: Iterable[RowMutations]) -> Self: ...
-    def add_qualifiers(self, table: str, family: str, rows: dict[bytes, list[bytes]]) -> None: ...
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, place: int) -> RowMutations: ...
     @overload
     def __getitem__(self, place: slice) -> list[RowMutations]: ...
     def of_table(self, table: str) -> list[RowMutations]: ...
-    def qualifiers(self, table: str, kinds: bytes) -> list[tuple[bytes, list[bytes]]]: ...
-    def captured(self) -> list[bytes]: ...
     def put_into(self, put: Callable[[bytes, bytes], None], rows_seen: RowFilter) -> None: ...
 
 def encode_varint(number: int) -> bytes:

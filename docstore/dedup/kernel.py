@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -32,8 +33,6 @@ from docstore.text.readers import SHELL_WORDS
 EXTRACTORS: Final = ("visible", "combined", "scored")
 """Names of the rules that find the main text of a page."""
 
-_TEXT_SCHEME: Final = bytes((disk.SCHEME_TEXT_2,))
-_SKETCH_SCHEME: Final = bytes((disk.SCHEME_SKETCH_1,))
 _NO_TEXT: Final = "no_text"
 """Why a body gets exact dedup only: it has no reader."""
 _UNREADABLE: Final = "unreadable: "
@@ -105,31 +104,6 @@ def _read_shell(analysis: Analysis, body: bytes, content_type: str | None) -> An
         main_bytes=text.main.encode(),
         links=analysis.links,
         published=text.published,
-    )
-
-
-def _with_numbers(analysis: Analysis, numbers: docstore_native.Numbers | None) -> Analysis:
-    """An analysis with fingerprints as native code gives them."""
-    if numbers is None:
-        return analysis
-    word_count, text_digest, simhash, bins, band_keys, samples, runs, shingles, *facts = numbers
-    return tuple.__new__(  # by place: half the time of `_replace`
-        Analysis,
-        (
-            *analysis[:10],
-            word_count,
-            _TEXT_SCHEME + text_digest,
-            len(shingles) // 8,
-            simhash,
-            _SKETCH_SCHEME + bins,
-            np.frombuffer(band_keys, np.uint64),
-            np.frombuffer(samples, np.uint64),
-            np.frombuffer(runs, np.uint64),
-            analysis.links,
-            np.frombuffer(shingles, np.uint64),
-            *analysis[20:-2],
-            *facts,
-        ),
     )
 
 
@@ -220,13 +194,10 @@ class Kernel:
             if outcome is None:
                 other = _read_other(body, checksum, content_type, self._vocabulary, links=links)
                 return self._with_fingerprints(other)
-            name, title, description, keywords, lang, canonical, headings, main, outlinks, numbers = outcome
-            found = tuple([Link(href, text) for href, text in outlinks]) if outlinks else ()
-            name = sys.intern(name)
-            declared = Analysis(
-                True, checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
-            )
-            analysis = _with_numbers(declared, numbers)
+            name, *fields, outlinks, marks = outcome
+            links_found = tuple([Link(href, text) for href, text in outlinks]) if outlinks else ()
+            declared = True, checksum, sys.intern(name), *fields, marks, links_found, "", b"", ""
+            analysis: Analysis = tuple.__new__(Analysis, declared)  # half the time of the constructor
             if analysis.word_count >= SHELL_WORDS:
                 return analysis
             shell = _read_shell(analysis, body, content_type)
@@ -237,13 +208,23 @@ class Kernel:
     def _with_fingerprints(self, declared: Analysis) -> Analysis:
         """An analysis with the fingerprints of its main text."""
         main, title = declared.main_bytes, declared.title
-        return _with_numbers(declared, self.native.fingerprints(main, title) if main else None)
+        return declared._replace(marks=self.native.fingerprints(main, title) if main else None)
 
 
 def _without_text(checksum: bytes, error: str, body: bytes) -> Analysis:
     """The analysis of a body over which native code panicked."""
     _LOG.error("%s, over a body of %d bytes: it is stored without text; please report it", error, len(body))
     return Analysis(False, checksum, no_text=f"{_UNREADABLE}{error}; please report it")
+
+
+@cache
+def _visible() -> Kernel:
+    return Kernel("visible")
+
+
+def visible_words(body: bytes) -> int:
+    """How many words a body shows, whatever of it is main text."""
+    return _visible().analyse(body).word_count
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:

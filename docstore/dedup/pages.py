@@ -1,22 +1,32 @@
 """Live pages as verdicts see them: those of the batch, over a cache, over the stored rows.
 
-    Batch       pages that are judged and not committed
-    LivePages   reads a page from the batch, else from its cache, else from the rows; a reader of committed pages has an
-                empty batch and no cache
-    Bases       reads and caches the stored values that deltas are made against
+    Batch         pages that are judged and not committed
+    StoredReads   what the core reads of rows, postings and values
+    LivePages     the core: live pages, and the verdicts on pages that are compared with them
+    Bases         reads and caches the stored values that deltas are made against
 
-The caches have committed data alone, and each commit updates them by key.  Nothing here compares pages, decides a
-verdict or commits.
+The caches have committed data alone, and each commit updates them by key.  Nothing here decides how a page is stored,
+or commits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from docstore.compiled import docstore_native
-from docstore.dedup.comparable import TitledPage, bodies_compare
-from docstore.dedup.index import NewPostings
+from docstore.dedup.index import (
+    FAMILY,
+    IndexQuery,
+    NewPostings,
+    Proposal,
+    TextIndex,
+    name_rows,
+    newest_first,
+)
+from docstore.dedup.index import TABLE as POSTINGS
+from docstore.dedup.kernel import Kernel, visible_words
+from docstore.model.analysis import IN_ORDER, Analysis
 from docstore.model.capture import (
     BODY,
     CHECKSUM,
@@ -24,51 +34,29 @@ from docstore.model.capture import (
     MAIN,
     SKETCH,
     STATUS,
+    STORED_POSTED,
+    STORED_REFUSED,
+    STORED_TEXT,
     TEXT_CHECKSUM,
     TITLE,
     Column,
     PagePointer,
+    StoredVerdict,
     decode_sketch,
 )
-from docstore.model.types import RowMutations, SetCell
+from docstore.model.choices import VerdictKind
+from docstore.model.format import VERDICT_KINDS
+from docstore.model.types import Position, Previous, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import TABLE as BASES
 from docstore.storage.bases import Base, BaseRows
-from docstore.storage.cache import ENTRY_BYTES, LruCache, Memory
-from docstore.storage.captures import CaptureRecord, LiveCapture
-from docstore.storage.engine import rows_of_table
-from docstore.storage.port import Values
+from docstore.storage.cache import ENTRY_BYTES, Memory
+from docstore.storage.captures import CaptureRecord
+from docstore.storage.engine import Engine, PackedRows, rows_of_table
+from docstore.storage.port import Backend, Values
 from docstore.storage.table import NONE_PENDING, CaptureRows, Pending
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, is_ref
 from docstore.storage.writes import Write
-
-ROW_BYTES = 1600
-"""Memory of a cached page without its cell values, roughly."""
-
-
-@dataclass(eq=False, slots=True)
-class StoredPage:
-    """What verdicts need of a page: of one that is stored, or of an earlier one of the batch.
-
-    Attributes:
-        checksum: of its body.
-        text_checksum: of its text, or b"".
-        sketch: of its text, or b"".
-        shingle_count: distinct shingles of its text.
-        status: HTTP status.
-        is_list: it is a feed or site map, which is compared only with lists (see `comparable`).
-        columns: cell values of its record; for a page of the batch without its body and text.
-        titled: its title and text as words, filled on demand.
-    """
-
-    checksum: bytes
-    text_checksum: bytes
-    sketch: bytes
-    shingle_count: int
-    status: int
-    is_list: bool
-    columns: Mapping[Column, bytes]
-    titled: TitledPage | None = None
 
 
 class Batch:
@@ -78,8 +66,7 @@ class Batch:
         absent: rows of its pages that did not exist before it.
         writes: pages and visits that get a record, in input order.
         rows: the last of `writes` by row key and time.
-        pages: what verdicts on later pages need of them.
-        postings: of its pages.
+        postings: of the texts of its pages; the core has the other postings.
         anchors, anchor_count: by row key of the page that is linked to, and their number.
         body_bytes: length of all bodies.
     """
@@ -88,7 +75,6 @@ class Batch:
         self.absent: set[bytes] = set()
         self.writes: list[Write] = []
         self.rows: dict[bytes, dict[int, Write]] = {}
-        self.pages: dict[PagePointer, StoredPage] = {}
         self.postings = NewPostings()
         self.anchors: dict[bytes, list[SetCell]] = {}
         self.anchor_count = self.body_bytes = 0
@@ -129,8 +115,7 @@ class Bases:
         shares = [memory.share(name) for name in ("bases", "rows of bases", "siblings")]
         shares[1] *= caches
         self.native = docstore_native.Bases(shares[0], shares[1], shares[2], ENTRY_BYTES)
-        for place, name in enumerate(("bases", "rows of bases", "siblings")):
-            memory.figures[name] = lambda place=place: self.native.figures()[place]  # type: ignore[misc]
+        memory.caches |= zip(("bases", "rows of bases", "siblings"), self.native.counts(), strict=True)
 
     def reader(self, cell_values: Callable[[bytes, int], object]) -> tuple[Callable[..., object], set[bytes]]:
         """What native code asks for what no cache has, and the names of bases that may not be used.
@@ -186,145 +171,316 @@ def _no_page(row_key: bytes, timestamp: int) -> object:
     raise AssertionError((row_key, timestamp))
 
 
-class LivePages:
-    """Live pages, of the batch and committed ones.  Not thread-safe.
+_COLUMNS = {"title": TITLE, "main": MAIN, "body": BODY}
+_KINDS = tuple(VerdictKind(word) for word in VERDICT_KINDS)
+_OWN_ROW = Previous.NONE, 0.0, STORED_REFUSED
+"""The fields of a verdict about the page's own row; `writing.judge` fills them in."""
+_new_tuple = tuple.__new__
+"""Takes half the time of a NamedTuple's constructor; there are a few a page."""
+
+
+class StoredReads:
+    """Everything that the core reads while it judges a page, of any engine; see `docstore_native.Reads`.
 
     Attributes:
         batch: that is being judged; an empty one shows committed pages alone.
-
-    Args:
-        table: of pages.
-        values: reads values.
-        memory: a share to cache committed pages; then `drop_row` must be called for each row that a commit changes.
-            The caller reads under the commit lock, so that no commit comes between a read and its fill.
-        bases: if given, a body is read through it when it can be a base, and so is cached for the next delta.
     """
 
     def __init__(
-        self, table: CaptureRows, values: Values, memory: Memory | None = None, bases: Bases | None = None
+        self,
+        table: CaptureRows,
+        values: Values,
+        engine: Engine | None,
+        texts: TextIndex | None,
+        bases: Bases | None,
+        *,
+        caches: bool,
     ) -> None:
         self.batch = Batch()
         self._table = table.passing_over(values.unreadable.record)
         self._values = values
+        self._engine = engine
+        self._texts = texts
         self._bases = bases
-        self._cached: LruCache[bytes, dict[int, StoredPage]] = LruCache(0)
-        """Committed pages of recent rows, by time."""
-        if memory is not None:
-            self._cached = memory.cache(
-                "pages",
-                lambda row: sum([ROW_BYTES + sum(map(len, page.columns.values())) for page in row.values()]),
-                holds=not table.ages_captures,
-            )
+        self._caches = caches
 
-    def page(self, pointer: PagePointer) -> StoredPage | None:
-        """The page at a row and time; None if it was deleted, has expired, or was never written.
+    def postings(self, rows: list[bytes], limit: int) -> list[list[bytes]]:
+        """The first qualifiers of rows of postings."""
+        assert self._engine is not None
+        return self._engine.qualifiers_of_rows(POSTINGS, rows, limit) if rows else []
 
-        A page of the batch is live if it will be once the batch is committed.  If a policy may hide captures, a record
-        of the batch can hide others of its row; then they are read with the records of the batch, and not cached.
-        """
-        timestamp, row_key = pointer
-        pending = self.batch.rows.get(row_key)
-        in_batch = pending is not None and (self._table.collects or timestamp in pending)
-        if in_batch and not self._table.collects and pointer in self.batch.pages:
-            return self.batch.pages[pointer]
-        row = None if in_batch else self._cached.get(row_key)
-        if row is not None and timestamp in row:
-            return row[timestamp]
+    def postings_after(self, row: bytes, after: bytes, most: int) -> list[bytes]:
+        """The next qualifiers of a row of postings."""
+        assert self._engine is not None
+        spec = ReadSpec((FAMILY,), cell_limit=most, after=Position(FAMILY, after, 0))
+        return [cell.qualifier for cell in self._engine.read_row(POSTINGS, row, spec)]
+
+    def page(self, timestamp: int, row_key: bytes) -> docstore_native.PageFields | None:
+        """What verdicts need of a live page, with the records of the batch in their places."""
         found = self._table.capture_at(row_key, timestamp, self.batch.records(row_key))
-        page = None if found is None or not found.shows_page else self._page_of(found)
-        if page is not None and not in_batch:
-            self._cached.put(row_key, (row or {}) | {timestamp: page})
-        return page
-
-    def _page_of(self, found: LiveCapture) -> StoredPage | None:
-        columns, fetch = found.columns, self._values.fetch
-        if CHECKSUM not in columns:
+        if found is None or not found.shows_page or CHECKSUM not in found.columns:
             return None
+        columns, fetch = found.columns, self._values.fetch
         text_checksum = fetch(columns[TEXT_CHECKSUM]) if TEXT_CHECKSUM in columns and MAIN in columns else b""
         sketch = decode_sketch(fetch(columns[SKETCH]) if SKETCH in columns else b"")
         status = int(columns.get(STATUS, b"")[1:] or b"0")
-        return StoredPage(fetch(columns[CHECKSUM]), text_checksum, *sketch, status, ENTRIES in columns, columns)
+        title = columns.get(TITLE, INLINE_TAG)
+        shown = title[1:] if title[:1] == INLINE_TAG else None
+        return fetch(columns[CHECKSUM]), text_checksum, *sketch, status, ENTRIES in columns, shown, columns
+
+    def value(self, name: str, timestamp: int, row_key: bytes, columns: Mapping[Column, bytes]) -> bytes | None:
+        """The title, main text or body of a page by its columns, b"" if it has none; None if it cannot be read."""
+        column = _COLUMNS[name]
+        cell_value = columns.get(column, INLINE_TAG)
+        if cell_value[:1] == INLINE_TAG:  # nearly all titles, and all values of the batch
+            return cell_value[1:]
+
+        def read() -> bytes:
+            if self._caches:  # no commit comes between a look-up and its read: the caller holds the lock
+                return self._values.fetch(cell_value)
+            found = self._table.capture_at(row_key, timestamp, self.batch.records(row_key))
+            return self._values.fetch(INLINE_TAG if found is None else found.columns.get(column, INLINE_TAG))
+
+        place = Place(row_key, *column, timestamp)
+        return self._values.unreadable.attempt(lambda: self._values.read_together(read), place)
+
+    def is_readable(self, timestamp: int, row_key: bytes, columns: Mapping[Column, bytes]) -> bool:
+        """Whether the body of a page can be read."""
+        cell_value = columns.get(BODY)
+        if cell_value is not None and not is_ref(cell_value):
+            return True
+        pointer = PagePointer(timestamp, row_key)
+        if cell_value is not None and self._bases is not None and self._bases.base_for(cell_value, BODY, pointer):
+            return True
+        return self.value("body", timestamp, row_key, columns) is not None
+
+    def newest(self, row_key: bytes) -> int | None:
+        """The time of the newest live page of a row."""
+        newest = self._table.newest_capture(row_key, None, self.batch.records(row_key))
+        return None if newest is None else newest.timestamp
+
+    def visible_words(self, body: bytes) -> int:
+        """How many words a body shows."""
+        return visible_words(body)
+
+    def propose(self, query: IndexQuery) -> Proposal:
+        """The texts that share keys with a page."""
+        assert self._texts is not None
+        return self._texts.propose(query, self.batch.postings)
+
+    def post(self, query: IndexQuery, proposal: Proposal) -> None:
+        """Post the text of a page of the batch."""
+        assert self._texts is not None
+        self._texts.post(self.batch.postings, query, proposal)
+
+    def log(self) -> list[RowMutations]:
+        """The rows that the index writes with the batch in addition to its postings."""
+        assert self._texts is not None
+        return self._texts.log(self.batch.postings)
+
+
+class LivePages:
+    """Live pages, of the batch and committed ones, and the verdicts on others.  Not thread-safe.
+
+    It is the face of the core (`native/store/src/core.rs`), which has the batch and the caches.  A reader of committed
+    pages alone has an empty batch and no caches.
+
+    Args:
+        table: of pages.
+        values: reads values.
+        backend: of the store, if pages are compared.
+        kernel, texts: of the store, if pages are compared.
+        bases: if given, a body is read through it when it can be a base, and so is cached for the next delta.  The
+            caller holds the commit lock then.
+        caches: cache committed pages and postings; then `follow` must be called after each commit.
+    """
+
+    def __init__(
+        self,
+        table: CaptureRows,
+        values: Values,
+        backend: Backend | None = None,
+        kernel: Kernel | None = None,
+        texts: TextIndex | None = None,
+        bases: Bases | None = None,
+        *,
+        caches: bool = False,
+    ) -> None:
+        self._table = table
+        engine = None if backend is None else backend.engine
+        self.reads = StoredReads(table, values, engine, texts, bases, caches=caches)
+        rules: tuple[float, float, float | None, bool] = 1.0, 1.0, None, False
+        shares = 0, 0, 0, 0
+        if backend is not None:
+            schema, memory = backend.schema, backend.memory
+            rules = schema.near_threshold, schema.contained_threshold, schema.similar_threshold, schema.title_rule
+            held = memory.share("pages") if caches and not table.ages_captures else 0, memory.share("postings")
+            shares = *held, memory.share("sketches"), memory.share("shingles")
+        native = _plain_kernel() if kernel is None else kernel.native
+        self.core = docstore_native.Core(rules, native, shares, caches, table.collects)
+        if backend is not None and caches:
+            for name, counts in zip(("pages", "postings"), self.core.counts(), strict=True):
+                backend.memory.caches[name] = counts
+
+    @property
+    def batch(self) -> Batch:
+        """The batch that is being judged."""
+        return self.reads.batch
+
+    # --- pages
+
+    def page(self, pointer: PagePointer) -> docstore_native.SeenPage | None:
+        """The page at a row and time; None if it was deleted, has expired, or was never written.
+
+        A page of the batch is live if it will be once the batch is committed.
+        """
+        return self.core.page(pointer, self.reads)
 
     def cell_value(self, pointer: PagePointer, column: Column) -> bytes | None:
         """Where a value of a page lies; None if it has none.  A page of the batch has its values in their cells."""
         page = self.page(pointer)
         if page is None:
             return None
-        if column in (BODY, MAIN) and not self._table.collects and pointer in self.batch.pages:
+        if column in (BODY, MAIN) and not self._table.collects and self.core.is_in_batch(pointer):
             return self.batch.record(self.batch.rows[pointer.row_key][pointer.timestamp]).columns.get(column)
         return page.columns.get(column)
 
-    def _value(self, pointer: PagePointer, column: Column) -> bytes | None:
-        """A value of a page, b"" if it has none; None if it cannot be read."""
-        cell_value = self.cell_value(pointer, column) or INLINE_TAG
-        if cell_value[:1] == INLINE_TAG:  # nearly all titles, and all values of the batch
-            return cell_value[1:]
-
-        def read() -> bytes:
-            return self._values.fetch(self.cell_value(pointer, column) or INLINE_TAG)
-
-        place = Place(pointer.row_key, *column, pointer.timestamp)
-        value = self._values.unreadable.attempt(lambda: self._values.read_together(read), place)
-        if value is None:
-            self.drop_row(pointer.row_key)
-        return value
-
     def text(self, pointer: PagePointer) -> str | None:
         """The text of a page; None if it cannot be read."""
-        text = self._value(pointer, MAIN)
+        text = self.core.text(pointer, self.reads)
         return None if text is None else text.decode("utf-8", "surrogatepass")
-
-    def body(self, pointer: PagePointer) -> bytes | None:
-        """The body of a page; None if it cannot be read."""
-        return self._value(pointer, BODY)
-
-    def titled(self, pointer: PagePointer) -> TitledPage:
-        """Title and text of a page as words, cached: many pages are compared with the same page of a template."""
-        page = self.page(pointer)
-        if page is not None and page.titled is not None:
-            return page.titled
-        title = (self._value(pointer, TITLE) or b"").decode("utf-8", "surrogatepass")
-        titled = TitledPage(pointer.row_key, title, lambda: self.text(pointer) or "", lambda: self.body(pointer))
-        if page is not None:
-            page.titled = titled
-        return titled
 
     def is_readable(self, pointer: PagePointer) -> bool:
         """Whether the body of a page can be read."""
-        if pointer in self.batch.pages:
-            return True
-        cell_value = self.cell_value(pointer, BODY)
-        if cell_value is not None and not is_ref(cell_value):
-            return True
-        if cell_value is not None and self._bases is not None and self._bases.base_for(cell_value, BODY, pointer):
-            return True
-        return self.body(pointer) is not None
+        return self.core.is_readable(pointer, self.reads)
 
     def is_current(self, pointer: PagePointer) -> bool:
         """Whether a page is live and what its URL shows today: nothing newer there has other bytes or another status
         class."""
-        row_key, page = pointer.row_key, self.page(pointer)
-        newest = None if page is None else self._table.newest_capture(row_key, None, self.batch.records(row_key))
-        if page is None or newest is None:
-            return False
-        if newest.timestamp == pointer.timestamp:
-            return True
-        shown = PagePointer(newest.timestamp, row_key)
-        newer = self.page(shown)
-        return newer is not None and newer.checksum == page.checksum and bodies_compare(page.status, newer.status)
+        return self.core.is_current(pointer, self.reads)
 
-    # --- the cache
+    # --- verdicts: see `native/store/src/compare.rs`
 
-    def keep(self, pointer: PagePointer, page: StoredPage) -> None:
-        """Cache a page of a batch that is committed; it is the only cached one of its row."""
-        if not self._table.collects:  # a policy may hide a late capture as soon as it is written
-            self._cached.put(pointer.row_key, {pointer.timestamp: page})
+    def compare(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> Comparison:
+        """Compare a page with the live pages of other rows, and give its verdict.
 
-    def drop_row(self, row_key: bytes) -> None:
-        """Drop the cached pages of a row."""
-        if row_key in self._cached:
-            self._cached.drop(row_key)
+        Args:
+            row_key: its own; a page is never a duplicate of itself.
+            body: its bytes.
+            analysis: of the body.
+            status: HTTP status; it limits the pages to compare.
+        """
+        return _comparison(self.core.compare(row_key, body, analysis, status, self.reads))
+
+    def compare_with(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> StoredVerdict:
+        """Compare a page with one live page of another row: exact, same_text, near, contained, or new; see `compare`.
+
+        Titles are not compared: the sweep that proposes the pair has seen all evidence.
+        """
+        return _comparison(self.core.compare_with(of, body, analysis, status, self.reads))[0]
+
+    def of_site(
+        self, row_key: bytes, body: bytes, analysis: Analysis, kinds: Iterable[VerdictKind], *, status: int
+    ) -> StoredVerdict | None:
+        """The verdict of a page against the pages of its own site that show what they did; None if there is none.
+
+        Only these kinds of verdicts are looked for.
+        """
+        found = self.core.of_site(row_key, body, analysis, [str(kind) for kind in kinds], status, self.reads)
+        return None if found is None else _comparison(found)[0]
+
+    def shares(self, analysis: Analysis, text_checksum: bytes, of: PagePointer) -> tuple[float, float]:
+        """Exact Jaccard coefficient of a page and the text of a stored page, and the share of the page that is in it.
+
+        Both are 0.0 if either text has no word, or is unreadable.
+        """
+        return self.core.shares(analysis, text_checksum, of, self.reads)
+
+    def similar(
+        self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int, least: float, limit: int
+    ) -> Iterator[tuple[PagePointer, VerdictKind, float, float, float]]:
+        """Pages like a page: at most `limit` with its body or text, then others of at least this similarity.
+
+        Gives of each the verdict (`new` if titles set the pages apart), the Jaccard coefficient, the share of the page
+        that is in it, and the share of it that is in the page.
+        """
+        found = self.core.similar(row_key, body, analysis, status, least, limit, self.reads)
+        for place, kind, *shares in found:
+            alike, contained, contains = shares
+            yield PagePointer(*place), VerdictKind(kind), alike, contained, contains
+
+    # --- the batch
+
+    def prepare(self, analyses: list[Analysis]) -> None:
+        """Read into the cache, if there is one, the rows of postings of the pages that are judged next."""
+        self.core.prepare(analyses, self.reads)
+
+    def add(self, write: Write) -> None:
+        """Add a page to the batch; later pages are judged against it if it stores its text."""
+        batch, record, page, pointer = self.batch, write.record, write.prepared.page, write.pointer
+        if record is None:
+            return
+        batch.writes.append(write)
+        batch.rows.setdefault(pointer.row_key, {})[pointer.timestamp] = write
+        batch.body_bytes += len(page.body)
+        stored = write.verdict.stored
+        columns = record.columns if stored in STORED_POSTED and page.body else None
+        body = b"" if stored == STORED_TEXT else page.body
+        self.core.add(pointer, body, write.prepared.analysis, page.status, columns, self.reads)
+
+    def post(self, pointer: PagePointer, analysis: Analysis, *, status: int) -> None:
+        """Post a stored page with the batch."""
+        self.core.post(pointer, analysis, status, self.reads)
+
+    def post_names(self, pointer: PagePointer, payload_digest: str, docno: str) -> None:
+        """Post a page under its recorded payload digest and document number; verdicts do not use them."""
+        self.core.post_in(name_rows(payload_digest, docno), newest_first(pointer))
+
+    def pack_postings(self, rows: PackedRows) -> None:
+        """Add the rows of the index to write with the batch."""
+        self.core.pack_postings(rows)
+        rows += self.reads.log()
+
+    def committed(self, columns: Sequence[Mapping[Column, bytes]]) -> None:
+        """The batch is committed: cache its pages, and begin the next one.
+
+        Args:
+            columns: cell values of the record of each of its writes, as they were written.
+        """
+        writes = self.batch.writes
+        self.core.committed({write.pointer: its for write, its in zip(writes, columns, strict=True)})
+        self.reads.batch = Batch()
+
+    def drop(self) -> None:
+        """Drop the batch, whose commit failed, or whose outcome is not known."""
+        self.reads.batch = Batch()
+        self.core.drop_batch()
 
     def clear(self) -> None:
-        """Clear the cache: other processes may have written."""
-        self._cached.clear()
+        """Clear the caches: other processes may have written."""
+        self.drop()
+        self.core.clear_pages()
+
+
+Comparison = tuple[StoredVerdict, PagePointer | None, PagePointer | None]
+"""The result of comparing a page with other rows.
+
+It is the verdict; the page that this page contains; and the nearest verified page, duplicate or not, as a base for a
+delta.
+"""
+
+
+def _comparison(fields: docstore_native.VerdictFields) -> Comparison:
+    kind, *others, contains, nearest = fields
+    verdict = _new_tuple(StoredVerdict, (_KINDS[kind], *others, *_OWN_ROW))
+    return (
+        verdict,
+        None if contains is None else _new_tuple(PagePointer, contains),
+        None if nearest is None else _new_tuple(PagePointer, nearest),
+    )
+
+
+@cache
+def _plain_kernel() -> docstore_native.Kernel:
+    """For readers that compare nothing."""
+    return docstore_native.Kernel("visible", 1, IN_ORDER)

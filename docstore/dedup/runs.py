@@ -48,7 +48,6 @@ from docstore.dedup.index import (
     NewPostings,
     Proposal,
     TextIndex,
-    proposal_of,
 )
 from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError, DocstoreError, StorageError, StoreUnavailable, UnsupportedFormat
@@ -226,9 +225,9 @@ class RunIndex(TextIndex):
                     total += len(group)
                     new = docstore_native.Postings()
                     for query in group:  # as its page would be posted
-                        proposal = proposal_of(runs.propose(query, LOOKS, new))
+                        proposal = runs.propose(query, LOOKS, new)
                         if not proposal.has_own:
-                            new.post(query.own_number, *query.first_keys(), proposal.further_keys)
+                            new.post(query, proposal)
                     runs.add(runs.next, new.log(0, RUN_LOG_CELL_TEXTS))
                     self._settle(runs)
                 while runs.is_merging:
@@ -264,9 +263,10 @@ class RunIndex(TextIndex):
         """See `TextIndex`."""
         with self._lock:
             lower = self._lower
-            for index in (self,) if lower is None else (self, lower):
-                if index._unknown:
-                    index._take_unknown()
+            if self._unknown:
+                self._take_unknown()
+            if lower is not None and lower._unknown:
+                lower._take_unknown()
             asked = query, LOOKS, new.recent, None if lower is None else lower._runs
             try:
                 found = self._runs.propose(*asked)
@@ -277,10 +277,9 @@ class RunIndex(TextIndex):
                     _LOG.warning("the detector's index in %s lacks damaged postings: %s", self._folder, error)
                     self._has_warned = True
                 found = self._runs.propose(*asked, skips_damage=True)
-            proposal = proposal_of(found)
-            if proposal.has_own and self._pruning is not None and not self._pruning.stays(query.own_number):
-                proposal = proposal._replace(has_own=False)
-        return proposal
+            if self._pruning is not None and found.has_own and not self._pruning.stays(query.own_number):
+                found = found.without_own()
+        return found
 
     def lacking(self, queries: docstore_native.Queries) -> list[int]:
         """Rows of a check whose texts no look-up finds; all its rows if single look-ups have to say that."""
@@ -299,14 +298,15 @@ class RunIndex(TextIndex):
 
     # --- writing
 
-    def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
+    def post(self, new: NewPostings, query: IndexQuery, proposal: Proposal | None = None) -> None:
         """See `TextIndex`."""
         if new.recent is None:
             new.recent = docstore_native.Postings()
-        new.recent.post(text, *keys)
-        with self._lock:
-            if self._pruning is not None:  # stored postings may be dropped
-                self._pruning.kept.add(text)
+        new.recent.post(query, proposal)
+        pruning = self._pruning  # it begins under the lock of the writer that posts
+        if pruning is not None:  # stored postings may be dropped
+            with self._lock:
+                pruning.kept.add(query.own_number)
 
     def log(self, new: NewPostings) -> list[RowMutations]:
         """See `TextIndex`: one row of the log; also if the log is empty, to mark that there is an index."""

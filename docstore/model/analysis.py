@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.compiled import docstore_native
 from docstore.model.choices import BINS
 
 BITS: Final = 64
@@ -44,21 +45,11 @@ class Analysis(NamedTuple):
         title, description, keywords, lang, canonical: as the page declares them, white space folded; "" if absent.
         headings: h1 to h6, one a line, in UTF-8 as they are stored.
         main_bytes: `main` in UTF-8 as it is stored; the write path needs no decoded text.
-        word_count: normalised words of `main`.
-        text_checksum: scheme byte and digest of the normalised words; b"" without words.
-        shingle_count: distinct shingles.
-        simhash: 64 bits.
-        sketch: scheme byte and half a byte a bin; see `capture.sketch_bins`.
-        band_keys: (depths * bands,) uint64, depth by depth.
-        fingerprints: (n,) uint64, ascending: the shingles that are 0 mod p.
-        runs: (3n,) uint64: keys of the runs of shingles that begin with each fingerprint, length by length.
+        marks: fingerprints of `main`; None without words.
         links: outlinks in document order, if requested.
-        shingles: (n,) uint64, ascending: the shingle set; empty without words.  Never stored.
         published: as in `text.readers.Text`.
         entries: of a feed or site map, as in `text:entries`; b"" for other pages.
         no_text: `Verdict.reason` of a body without text; "" if the body has a reader.
-        main_name: of `main` as a base of deltas (`bases.value_name`); b"" without words.
-        holds_title: whether `main` has words of the title (`comparable.is_doubtful`); False without words.
     """
 
     has_text: bool
@@ -71,26 +62,75 @@ class Analysis(NamedTuple):
     canonical: str = ""
     headings: bytes = b""
     main_bytes: bytes = b""
-    word_count: int = 0
-    text_checksum: bytes = b""
-    shingle_count: int = 0
-    simhash: int = 0
-    sketch: bytes = b""
-    band_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
-    fingerprints: NDArray[np.uint64] = np.empty(0, np.uint64)
-    runs: NDArray[np.uint64] = np.empty(0, np.uint64)
+    marks: docstore_native.Fingerprints | None = None
     links: tuple[Link, ...] = ()
-    shingles: NDArray[np.uint64] = np.empty(0, np.uint64)
     published: str = ""
     entries: bytes = b""
     no_text: str = ""
-    main_name: bytes = b""
-    holds_title: bool = False
 
     @property
     def main(self) -> str:
         """The extracted text: words as shown, one block a line; decoded at each call."""
         return self.main_bytes.decode("utf-8", "surrogatepass")
+
+    @property
+    def word_count(self) -> int:
+        """Normalised words of `main`."""
+        return 0 if self.marks is None else self.marks.word_count
+
+    @property
+    def text_checksum(self) -> bytes:
+        """Scheme byte and digest of the normalised words; b"" without words."""
+        return b"" if self.marks is None else self.marks.text_checksum
+
+    @property
+    def shingle_count(self) -> int:
+        """Distinct shingles."""
+        return 0 if self.marks is None else self.marks.shingle_count
+
+    @property
+    def simhash(self) -> int:
+        """64 bits."""
+        return 0 if self.marks is None else self.marks.simhash
+
+    @property
+    def sketch(self) -> bytes:
+        """Scheme byte and half a byte a bin; see `capture.sketch_bins`."""
+        return b"" if self.marks is None else self.marks.sketch
+
+    @property
+    def band_keys(self) -> NDArray[np.uint64]:
+        """(depths * bands,) uint64, depth by depth."""
+        return _numbers(None if self.marks is None else self.marks.band_keys)
+
+    @property
+    def fingerprints(self) -> NDArray[np.uint64]:
+        """(n,) uint64, ascending: the shingles that are 0 mod p."""
+        return _numbers(None if self.marks is None else self.marks.samples)
+
+    @property
+    def runs(self) -> NDArray[np.uint64]:
+        """(3n,) uint64: keys of the runs of shingles that begin with each fingerprint, length by length."""
+        return _numbers(None if self.marks is None else self.marks.runs)
+
+    @property
+    def shingles(self) -> NDArray[np.uint64]:
+        """(n,) uint64, ascending: the shingle set; empty without words.  Never stored."""
+        return _numbers(None if self.marks is None else self.marks.shingles)
+
+    @property
+    def main_name(self) -> bytes:
+        """The name of `main` as a base of deltas (`bases.value_name`); b"" without words."""
+        return b"" if self.marks is None else self.marks.name
+
+    @property
+    def holds_title(self) -> bool:
+        """Whether `main` has words of the title; False without words."""
+        return self.marks is not None and self.marks.holds_title
+
+
+def _numbers(words: bytes | None) -> NDArray[np.uint64]:
+    return np.frombuffer(words or b"", np.uint64)
 
 
 NOT_ANALYSED: Final = Analysis(False, b"")

@@ -120,7 +120,6 @@ class _Parts(NamedTuple):
 
 TABLE_URL = "urn:docstore:"
 """URLs of rows of tables that have none of their own begin with this."""
-_TABLE_ROW = ROW_KEY_NO_HOST + TABLE_URL.encode()
 
 
 def check_source(source: str) -> None:
@@ -329,24 +328,12 @@ def template_of(url: str) -> str:
     return f"{parts.netloc}/{first}{'/' if rest else ''}{'?' if names else ''}{names}"
 
 
-def host_of(row_key: bytes) -> bytes:
-    """The part of a row key that names its host; b"" if it has none."""
-    host, host_end, _ = row_key.partition(ROW_KEY_HOST_END)
-    return b"" if not host_end or host.startswith(ROW_KEY_NO_HOST) else host
+host_of = docstore_native.host_of
+"""The part of a row key that names its host; b"" if it has none."""
+site = docstore_native.site
+"""Name of the host of a row, without a leading ``www.`` or ``m.``; for a row without a host its whole key.
 
-
-def site(row_key: bytes) -> bytes:
-    """Name of the host of a row, without a leading ``www.`` or ``m.``; for a row without a host its whole key.
-
-    At least two labels remain: ``www.com`` and ``m.com`` are two sites.  All rows of one table source are one site.
-    """
-    host, host_end, _ = row_key.partition(ROW_KEY_HOST_END)
-    if row_key.startswith(_TABLE_ROW):
-        return b":".join(row_key.split(b":", 3)[:3])
-    if not host_end or host.startswith(ROW_KEY_NO_HOST):
-        return row_key
-    rest, _, first = host.rpartition(ROW_KEY_LABEL_SEPARATOR)
-    return rest if first in (b"www", b"m") and ROW_KEY_LABEL_SEPARATOR in rest else host
+At least two labels remain: ``www.com`` and ``m.com`` are two sites.  All rows of one table source are one site."""
 
 
 def same_site(row_key: bytes, other: bytes) -> bool:

@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 
 from docstore.compiled import docstore_native
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
-from docstore.dedup.index import TABLE, HashIndex, IndexQuery, TextIndex, posted_page, stored_postings
+from docstore.dedup.index import TABLE, IndexQuery, TextIndex, has_postings, posted_page, stored_postings
 from docstore.dedup.kernel import Kernel, bin_order
 from docstore.dedup.pages import LivePages
 from docstore.dedup.runs import RunIndex
@@ -179,9 +179,9 @@ def text_numbers(engine: Engine) -> Iterator[bytes]:
 def keys_of_text(kernel: Kernel, text: str, number: int) -> IndexQuery | None:
     """The index keys of a text, or None if the text is too short to be indexed."""
     found = kernel.analyse_text(text)
-    if found.word_count < MIN_NEAR_WORDS:
+    if found.marks is None or found.word_count < MIN_NEAR_WORDS:
         return None
-    return IndexQuery(found.band_keys, found.fingerprints, found.runs, number)
+    return found.marks.query(number)
 
 
 class SeenPages:
@@ -202,7 +202,7 @@ class SeenPages:
         self._check_rows = backend.values.check_rows
         self._families = frozenset(declared_families(backend.schema))
         self._texts = open_texts(backend, table)
-        self.index = HashIndex(backend.engine, self._texts)
+        self._engine = backend.engine
 
     def damage(self) -> list[str]:
         """What of the index is not as it was written; reads all of it."""
@@ -250,9 +250,10 @@ class SeenPages:
         columns = shown.columns
         checksum = self._value(columns, CHECKSUM)
         if not self._is_compared(columns):
-            return self.index.holds(pointer, checksum, known=self._known)
+            return has_postings(self._engine, pointer, checksum, known=self._known)
         title = _decoded(self._value(columns, TITLE), _as_text)
-        return self.index.holds(pointer, checksum, self._value(columns, TEXT_CHECKSUM), title, known=self._known)
+        text_checksum = self._value(columns, TEXT_CHECKSUM)
+        return has_postings(self._engine, pointer, checksum, text_checksum, title, known=self._known)
 
     def finds_near(self, shown: LiveCapture, text: bytes | None = None) -> bool:
         """Whether pages near a live page would be judged against its text; True where that is not asked of it.

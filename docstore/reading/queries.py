@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from docstore.dedup.comparable import REASON_TITLE_MISMATCH, near_compares
-from docstore.dedup.detector import MAX_VERIFIED, Detector, Thresholds
-from docstore.dedup.index import HashIndex
+from docstore.dedup.comparable import REASON_TITLE_MISMATCH
+from docstore.dedup.index import pages_named
 from docstore.dedup.pages import LivePages
 from docstore.model import capture, keys
 from docstore.model.capture import PagePointer, normal_digest
@@ -36,7 +35,6 @@ class IndexQueries:
     def __init__(self, backend: Backend, table: CaptureRows) -> None:
         self._backend = backend
         self._table = table
-        self._thresholds = Thresholds.of(backend.schema)
         self._kernel = kernel_of(backend)
         self._texts = open_texts(backend, table)
         self._reader = DocumentReader(table, backend.values)
@@ -52,7 +50,10 @@ class IndexQueries:
             raise InvalidArgument(f"limit must be at least 1, not {limit}")
         if threshold is not None and not 0 < threshold <= 1:
             raise InvalidArgument(f"threshold must lie in (0, 1], not {threshold}")
-        least = self._thresholds.least if threshold is None else threshold
+        schema = self._backend.schema
+        least = threshold
+        if least is None:
+            least = schema.near_threshold if schema.similar_threshold is None else schema.similar_threshold
         row_key, content_type, status = b"", None, GOOD_STATUS
         if isinstance(page, str):
             row_key = keys.row_key(page)
@@ -67,55 +68,30 @@ class IndexQueries:
         else:
             body = bytes(page)
         analysis = self._kernel.analyse(body, content_type)
-        pages = LivePages(self._table, self._backend.values)
-        detector = Detector(
-            self._index(),
-            self._kernel,
-            pages,
-            self._thresholds,
-            title_rule=self._backend.schema.title_rule,
-            memory=self._backend.memory,
-        )
-        found: dict[PagePointer, Similar] = {}
-        for pointer, kind in detector.equal(row_key, body, analysis, status=status):
-            if pointer not in found and pages.is_readable(pointer):
-                found[pointer] = _similar(pointer, kind)
-                if len(found) == limit:
-                    break
-        if near_compares(status, analysis.word_count):
-            wanted = self._thresholds.at_least(least)
-            matches, _ = detector.matches(row_key, analysis, max(limit, MAX_VERIFIED))
-            allowed, apart = detector.by_titles(row_key, body, analysis, matches, least)
-            for some, is_apart in ((allowed, False), (apart, True)):
-                for match in some:
-                    kind = wanted.kind(match.jaccard, max(match.contained, match.contains))
-                    if kind is VerdictKind.NEW or match.pointer in found or not pages.is_readable(match.pointer):
-                        continue
-                    shown = VerdictKind.NEW if is_apart else kind
-                    found[match.pointer] = _similar(match.pointer, shown, *match[1:4])
-        return sorted(found.values(), key=lambda one: (bool(one.reason), -one.similarity, one.timestamp, one.url))[
-            :limit
-        ]
+        values = self._backend.values
+
+        def ask() -> list[Similar]:
+            pages = LivePages(self._table, values, self._backend, self._kernel, self._texts)
+            found = pages.similar(row_key, body, analysis, status=status, least=least, limit=limit)
+            return [_similar(*each) for each in found]
+
+        # Else compaction may move a value between the look-up of its row and its reading.
+        shown = values.read_together(ask)
+        return sorted(shown, key=lambda one: (bool(one.reason), -one.similarity, one.timestamp, one.url))[:limit]
 
     def find(self, payload_digest: str, docno: str, after: PagePointer | None) -> Iterator[Document]:
         """See `DocumentStore.find`."""
         kind, name = (POSTING_DOCNO, docno) if docno else (POSTING_PAYLOAD_DIGEST, payload_digest)
         wanted = normal_digest(payload_digest)
-        for pointer in self._index().pages_named(kind, name, after):
+        for pointer in pages_named(self._backend.engine, kind, name, after):
             found = self._reader.live(pointer)
             if found is None or (docno and found.newest.docno != docno):
                 continue
             if not wanted or normal_digest(found.newest.payload_digest or "") == wanted:
                 yield found
 
-    def _index(self) -> HashIndex:
-        """An index of one question's own: the sequencer's belongs to the sequencer."""
-        return HashIndex(self._backend.engine, self._texts)
 
-
-def _similar(
-    pointer: PagePointer, kind: VerdictKind, alike: float = 1.0, contained: float = 1.0, contains: float = 1.0
-) -> Similar:
+def _similar(pointer: PagePointer, kind: VerdictKind, alike: float, contained: float, contains: float) -> Similar:
     reason = REASON_TITLE_MISMATCH if kind is VerdictKind.NEW else ""
     return Similar(keys.url_of(pointer.row_key), pointer.timestamp, kind, alike, contained, contains, reason)
 

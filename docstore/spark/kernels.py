@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from docstore.archives.entries import DamagedEntry, PageEntry, ReadOptions, TableColumns
 from docstore.archives.readahead import portions
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, TitledPage, is_blank
-from docstore.dedup.kernel import shared_members
+from docstore.dedup.kernel import shared_members, visible_words
 from docstore.model.capture import ClusterPlace
 from docstore.model.choices import BINS, CanonicalPolicy, VerdictKind
 from docstore.model.errors import missing_extra
@@ -246,8 +246,11 @@ def _row(page: Prepared) -> tuple[object, ...]:
         text = text_of(analysis.text_checksum, is_list=is_list)
         titled = identify(MIN_SAME_TEXT_WORDS, text, title, equal.body)[1]
     if equal.equal_by == BY_TEXT:
-        shown = TitledPage(page.row_key, analysis.title, lambda: analysis.main, lambda: page.page.body)
-        held = "\n".join(sorted(shown.held_words)).encode("utf-8", "surrogatepass")
+        body = page.page.body
+        shown = TitledPage(
+            page.row_key, analysis.title, lambda: analysis.main, lambda: visible_words(body) if body else None
+        )
+        held = b"\n".join(shown.held_words())
         mostly_main = shown.is_mostly_main
     canonical = target_of(page.row_key, analysis.canonical)
     return (

@@ -69,7 +69,7 @@ class Memory:
         divisor: of all shares: those of a dry run come on top of those of its store.
     Attributes:
         limit_bytes: of all.
-        figures: of each cache that was made, by name of its share: bytes in use, entries, hits and misses.
+        caches: those that were made, by name of their share.
     """
 
     def __init__(self, limit: str | int | None = None, *, read_only: bool = False, divisor: int = 1) -> None:
@@ -79,7 +79,7 @@ class Memory:
                 f"memory is at least {LEAST_BYTES[0] // MB}MB, or {LEAST_BYTES[1] // MB}MB of a store that is open for "
                 f"reading only, not {self.limit_bytes} bytes"
             )
-        self.figures: dict[str, Callable[[], tuple[int, int, int, int]]] = {}
+        self.caches: dict[str, LruCache[Any, Any] | docstore_native.CacheCounts] = {}
         self._read_only = read_only
         self._divisor = divisor
 
@@ -98,13 +98,18 @@ class Memory:
             holds: False for one that never holds anything.
         """
         made: LruCache[Any, Any] = LruCache(self.share(name) if holds else 0, cost, ENTRY_BYTES)
-        self.figures[name] = lambda: (made.used, len(made), made.hits, made.misses)
+        self.caches[name] = made
         return made
 
     def stats(self) -> dict[str, dict[str, int]]:
         """Of each cache its bound, bytes in use, entries, and look-ups that found a value or none."""
-        names = "used_bytes", "entries", "hits", "misses"
         return {
-            name: {"limit_bytes": self.share(name), **dict(zip(names, figures(), strict=True))}
-            for name, figures in self.figures.items()
+            name: {
+                "limit_bytes": self.share(name),
+                "used_bytes": cache.used,
+                "entries": len(cache),
+                "hits": cache.hits,
+                "misses": cache.misses,
+            }
+            for name, cache in self.caches.items()
         }

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.compiled import docstore_native
-from docstore.dedup.detector import jaccard
+from docstore.dedup.comparable import jaccard
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import MAIN
 from docstore.model.choices import CanonicalPolicy

@@ -27,6 +27,7 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_TITLE_MISMATCH, TitledPage
+from docstore.dedup.kernel import visible_words
 from docstore.model import markup
 from docstore.model.capture import BODY, ClusterPlace, PagePointer
 from docstore.model.choices import APPLIED_KINDS, APPLY, MEASURES, TEXTS, CanonicalPolicy, VerdictKind
@@ -369,8 +370,13 @@ class _Sweep:
 
             def page(number: int) -> TitledPage:
                 title = versions.titles[number].decode("utf-8", "surrogatepass")
-                row = versions.row_keys[number]
-                return TitledPage(row, title, lambda: maker.text(number), lambda: maker.body(number))
+
+                def load_visible_words() -> int | None:
+                    body = maker.body(number)
+                    return visible_words(body) if body else None
+
+                text = partial(maker.text, number)
+                return TitledPage(versions.row_keys[number], title, text, load_visible_words)
 
             apart = set_apart(page, leader, first, second, is_near)
             shown = apart & (self._options.same_url | (versions.rows[first] != versions.rows[second]))

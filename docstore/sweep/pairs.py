@@ -75,7 +75,7 @@ def _batches(sets: Sets, first: Numbers, second: Numbers) -> Iterator[tuple[Numb
         begin = end
 
 
-# --- pairs that titles set apart: the rule of `dedup.comparable` over all pages of a store
+# --- pairs that titles set apart: the rule of `native/store/src/titles.rs` over all pages of a store
 #
 # A write sees only earlier pages: some 16 to 32 texts like its own, and the 64 oldest pages of each.  A sweep sees all
 # pages with texts near one of the two, so it sets apart pairs for which the write had no evidence yet.  Versions of

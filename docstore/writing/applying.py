@@ -117,7 +117,7 @@ class DuplicateApplier:
         (one,) = self._side.preparer.prepare([page], any_time=True)
         if one.error or one.is_visit or one.row_key != pointer.row_key:
             return Applied(reason="changed")
-        judged = self._view.detector.compare_with(of, page.body, one.analysis, status=page.status)
+        judged = self._view.pages.compare_with(of, page.body, one.analysis, status=page.status)
         if judged.kind not in kinds:
             return Applied(reason="changed" if judged.kind is VerdictKind.NEW else "kind")
         checksum = one.analysis.body_checksum

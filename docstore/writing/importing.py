@@ -356,7 +356,7 @@ def _numbers(backend: Backend, order: Keys | None) -> Iterator[bytes]:
 def _post(texts: TextIndex, query: IndexQuery, new: NewPostings) -> bool:
     proposal = texts.propose(query, new)
     if not proposal.has_own:
-        texts.post(new, query.own_number, *query.first_keys(), proposal.further_keys)
+        texts.post(new, query, proposal)
     return not proposal.has_own
 
 

@@ -9,7 +9,7 @@ commits nothing.
 
     1. the time        the first free millisecond from the page's own on; a page with the same body there is `known`
     2. its own row     `before` is the page before it; with the same bytes this page only confirms it
-    3. other rows      `Detector.compare` gives the verdict, and the pages that body and text may be deltas against
+    3. other rows      `LivePages.compare` gives the verdict, and the pages that body and text may be deltas against
     4. the policy      `stored_as` says how the page is stored, from its verdict and its policy
 """
 
@@ -20,14 +20,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, bodies_compare
-from docstore.dedup.detector import Detector, Thresholds
-from docstore.dedup.index import HashIndex, post_names
-from docstore.dedup.pages import Bases, Batch, LivePages, StoredPage
+from docstore.dedup.pages import Bases, LivePages
 from docstore.model import capture
 from docstore.model.capture import (
     BODY,
     STORED_BODY,
-    STORED_POSTED,
     STORED_REFERENCE,
     Column,
     PagePointer,
@@ -67,6 +64,8 @@ from docstore.storage.values import encode_absent, encode_inline, is_absent
 from docstore.storage.writes import ANCHOR_FAMILY, Anchor, PolicyByVerdict, Prepared, Write
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
+_new_tuple = tuple.__new__
+"""Takes half the time of a NamedTuple's constructor; there are a few a page."""
 BATCH_ANCHORS = 20_000
 """A batch with so many anchors is committed before its next pages, because they are in memory."""
 LONGEST_VALIDATOR = 200
@@ -167,8 +166,7 @@ class View:
     updates them by key, and what look-ups learnt from a batch is dropped with it.
 
     Attributes:
-        pages: live pages; `pages.batch` is the batch that is being judged.
-        index, detector: over these pages.
+        pages: live pages, and the verdicts on others; `pages.batch` is the batch that is being judged.
         bases: committed values that deltas are made against.
         kernel: that pages are analysed with.
         now: gives the time.
@@ -181,15 +179,13 @@ class View:
     """
 
     def __init__(self, backend: Backend, table: Table, now: Callable[[], int], *, caches: bool) -> None:
-        schema, memory, values = backend.schema, backend.memory, backend.values
+        memory, values = backend.memory, backend.values
         self.now = now
         self.kernel = kernel_of(backend)
-        self.index = HashIndex(backend.engine, open_texts(backend, table), memory if caches else None)
         self.bases = Bases(values, backend.base_rows, memory, caches=caches)
-        bases = self.bases if values.shares_values else None  # else there are no rows of bases to ask for
-        self.pages = LivePages(table, values, memory, bases) if caches else LivePages(table, values)
-        thresholds, title_rule = Thresholds.of(schema), schema.title_rule
-        self.detector = Detector(self.index, self.kernel, self.pages, thresholds, title_rule=title_rule, memory=memory)
+        bases = self.bases if caches and values.shares_values else None  # else there are no rows of bases to ask for
+        texts = open_texts(backend, table)
+        self.pages = LivePages(table, values, backend, self.kernel, texts, bases, caches=caches)
         self._table = table.passing_over(values.unreadable.record)
         self._values = values
         self._engine = backend.engine
@@ -197,19 +193,22 @@ class View:
 
     # --- the row that a page goes into
 
+    def is_new(self, row_key: bytes) -> bool:
+        """Whether a row is known to have no record, neither stored nor in the batch."""
+        batch = self.pages.batch
+        return row_key in batch.absent and row_key not in batch.rows
+
     def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
         """The capture record of a row at a time, hidden by a policy or not: a write at that time replaces it."""
-        pending = self.pages.batch.records(row_key)
-        if not pending and row_key in self.pages.batch.absent:
+        if self.is_new(row_key):
             return None
-        return self._table.record(row_key, timestamp, pending)
+        return self._table.record(row_key, timestamp, self.pages.batch.records(row_key))
 
     def newest_before(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
         """The newest live page of a row before a time."""
-        pending = self.pages.batch.records(row_key)
-        if not pending and row_key in self.pages.batch.absent:
+        if self.is_new(row_key):
             return None
-        return self._table.newest_capture(row_key, timestamp, pending)
+        return self._table.newest_capture(row_key, timestamp, self.pages.batch.records(row_key))
 
     def last_fetch(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
         """The newest page or rejected capture of a row before a time."""
@@ -261,27 +260,17 @@ class View:
         if self._engine.caps.single_writer:
             row_keys = [page.row_key for page in pages if not page.error]
             self.pages.batch.absent |= self._engine.absent_rows(PAGES, row_keys)
-        self.index.prepare(page.analysis for page in pages if not (page.error or page.is_visit))
+        self.pages.prepare([page.analysis for page in pages if not (page.error or page.is_visit)])
 
     def add(self, write: Write) -> None:
         """Add a page to the batch: later pages see its record, and are judged against it if it stores its text."""
-        batch, record, prepared, pointer = self.pages.batch, write.record, write.prepared, write.pointer
         if write.anchors:
-            source = prepared.url.encode()
+            batch, source = self.pages.batch, write.prepared.url.encode()
             for anchor in write.anchors:
-                cell = SetCell(ANCHOR_FAMILY, source, pointer.timestamp, encode_inline(anchor.text))
+                cell = SetCell(ANCHOR_FAMILY, source, write.pointer.timestamp, encode_inline(anchor.text))
                 batch.anchors.setdefault(anchor.row_key, []).append(cell)
             batch.anchor_count += len(write.anchors)
-        if record is None:
-            return
-        page, analysis = prepared.page, prepared.analysis
-        batch.writes.append(write)
-        batch.rows.setdefault(pointer.row_key, {})[pointer.timestamp] = write
-        batch.body_bytes += len(page.body)
-        if write.verdict.stored in STORED_POSTED and page.body:
-            self.index.add(batch.postings, pointer, analysis, status=page.status)
-            fingerprints = analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count
-            batch.pages[pointer] = StoredPage(*fingerprints, page.status, bool(analysis.entries), record.columns)
+        self.pages.add(write)
 
     @property
     def is_full(self) -> bool:
@@ -296,8 +285,8 @@ class View:
         for write in self.pages.batch.writes:
             page = write.prepared.page
             if page.payload_digest or page.docno:
-                post_names(self.pages.batch.postings, write.pointer, page.payload_digest, page.docno)
-        self.index.pack(self.pages.batch.postings, rows)
+                self.pages.post_names(write.pointer, page.payload_digest, page.docno)
+        self.pages.pack_postings(rows)
 
     def committed(self, columns: Sequence[Mapping[Column, bytes]]) -> None:
         """The batch is committed: cache its pages, and begin the next one.
@@ -305,18 +294,12 @@ class View:
         Args:
             columns: cell values of the record of each of its writes, as they were written.
         """
-        batch, self.pages.batch = self.pages.batch, Batch()
-        for write, its_columns in zip(batch.writes, columns, strict=True):
-            page = batch.pages.get(write.pointer)
-            if page is not None:
-                page.columns = its_columns
-                self.pages.keep(write.pointer, page)
+        self.pages.committed(columns)
 
     def drop(self) -> None:
         """Drop the batch, whose commit failed, or whose outcome is not known."""
-        self.pages.batch = Batch()
+        self.pages.drop()
         self._times = None
-        self.index.clear()
         self.bases.drop()
 
     def clear(self) -> None:
@@ -327,24 +310,21 @@ class View:
 
     def follow(self, rows: Sequence[RowMutations], is_sure: bool) -> None:
         """After a commit: update the caches by key; see `Committer.followers`."""
-        self.index.follow(rows, is_sure)
         self.bases.follow(rows, is_sure)
         absent = self.pages.batch.absent
-        if isinstance(rows, PackedRows) and self._times is None:
-            captured = rows.captured()
-            absent.difference_update(captured)
-            for row_key in captured:
-                self.pages.drop_row(row_key)
+        changed = self.pages.core.follow(rows, is_sure)
+        absent.difference_update(changed)
+        if self._times is None and (isinstance(rows, PackedRows) or not self._table.collects):
             return
+        rows_changed = set(changed)
         for _, row_key, mutations in rows_of_table(rows, PAGES):
-            if CAPTURE_FAMILY not in {getattr(mutation, "family", CAPTURE_FAMILY) for mutation in mutations}:
-                continue  # a delete of the whole row names no family
-            absent.discard(row_key)
-            self.pages.drop_row(row_key)
+            if row_key not in rows_changed:
+                continue
             if self._times is not None:
                 self._times.follow(row_key, mutations, is_sure)
             if self._table.collects and any(isinstance(mutation, DeleteCells) for mutation in mutations):
-                self.index.clear()  # an older page of the row may be live again, which the index knows as gone
+                # An older page of the row may be live again, and its text is known as gone.
+                self.pages.core.clear_postings()
 
 
 # --- the verdict
@@ -365,7 +345,8 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
     if page.is_visit:
         return _judge_visit(page, view)
     row_key, status = page.row_key, page.page.status
-    taken, timestamp = _first_free_time(page, view)
+    is_new = view.is_new(row_key)  # nearly all pages of a first crawl
+    taken, timestamp = (None, page.timestamp) if is_new else _first_free_time(page, view)
     if timestamp > TIMESTAMP_MAX:
         return refused(page, _no_free_time(page))
     known, is_damaged = None, False
@@ -377,7 +358,7 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
     if known is not None and known.stored != capture.STORED_REJECTED:
         anchors = _anchors_to_store(page, timestamp, view, compares=True)  # it may have been stored without them
         return _already_stored(page, timestamp, known)._replace(anchors=anchors)
-    before = view.newest_before(row_key, timestamp)
+    before = None if is_new else view.newest_before(row_key, timestamp)
     previous, previous_similarity, is_confirmation = Previous.NONE, 0.0, False
     if before is not None:
         previous, previous_similarity = _compare_with_previous(page, before, view)
@@ -386,7 +367,7 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
         is_confirmation = previous is Previous.SAME_BYTES and bodies_compare(status, its_status)
         is_damaged = is_damaged or (is_confirmation and view.is_damaged(row_key, before))
         is_confirmation = is_confirmation and not (page.keep_body and is_absent(before.columns[BODY]))
-    verdict, contains, nearest = view.detector.compare(row_key, page.page.body, page.analysis, status=status)
+    verdict, contains, nearest = view.pages.compare(row_key, page.page.body, page.analysis, status=status)
     is_shown = taken is not None and taken.kind != CAPTURE_REJECTED  # readers see a page or visit at this time
     if is_damaged:
         stored = capture.STORED_BODY  # under every policy: it is the only readable copy
@@ -403,7 +384,7 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
             and (policy is Policy.REJECT or not same_site(row_key, of.row_key))
         ):
             kinds = [kind for kind in SAME_PAGE if policies.get(kind) is Policy.REJECT]
-            own = view.detector.of_site(row_key, page.page.body, page.analysis, kinds, status=status)
+            own = view.pages.of_site(row_key, page.page.body, page.analysis, kinds, status=status)
             if (
                 own is not None
                 and own.kind in kinds
@@ -412,23 +393,17 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
                 verdict, stored = own, capture.STORED_REJECTED
         if is_shown and stored == capture.STORED_REJECTED:
             stored = capture.STORED_BODY
-    verdict = StoredVerdict(*verdict[:8], previous, previous_similarity, stored)
+    verdict = _new_tuple(StoredVerdict, (*verdict[:8], previous, previous_similarity, stored))
     if known is not None and (known.kind, known.of, known.stored) == (verdict.kind, verdict.of, verdict.stored):
         return _already_stored(page, timestamp, known)
     is_linked = stored != capture.STORED_REJECTED
     anchors = _anchors_to_store(page, timestamp, view, compares=before is not None) if is_linked else ()
-    return Write(
-        page,
-        PagePointer(timestamp, row_key),
-        verdict,
-        _record(page, timestamp, verdict, before, view.now()),
-        anchors,
-        contains=contains,
-        nearest=nearest,
-        previous=before,
-        is_damaged=is_damaged,
-        rewrites=taken is not None,
-    )
+    record = _record(page, timestamp, verdict, before, view.now())
+    pointer = _new_tuple(PagePointer, (timestamp, row_key))
+    rewrites = taken is not None
+    # By place: half the time of the constructor.
+    fields = page, pointer, verdict, record, anchors, "", "", contains, nearest, before, is_damaged, rewrites
+    return _new_tuple(Write, fields)
 
 
 def _judge_visit(page: Prepared, view: View) -> Write:
@@ -492,7 +467,7 @@ def _record(
     if page.page.crawl:
         columns[capture.CRAWL] = encode_inline(page.page.crawl.encode())
     confirms = before.source if before is not None and kind == CAPTURE_CONFIRMED else 0
-    return CaptureRecord(timestamp, kind, columns, now, confirms)
+    return _new_tuple(CaptureRecord, (timestamp, kind, columns, now, confirms))
 
 
 def validator_columns(headers: Headers) -> dict[Column, bytes]:
@@ -561,7 +536,7 @@ def _compare_with_previous(page: Prepared, previous: LiveCapture, view: View) ->
     analysis = page.analysis
     text_checksum = previous.columns.get(capture.TEXT_CHECKSUM, b"")[1:]
     source = PagePointer(previous.source, page.row_key)
-    similarity, _ = view.detector.shares(analysis, text_checksum, lambda: view.pages.text(source))
+    similarity, _ = view.pages.shares(analysis, text_checksum, source)
     if analysis.text_checksum and analysis.text_checksum == text_checksum:
         return Previous.SAME_TEXT, similarity
     return Previous.CHANGED, similarity

@@ -23,12 +23,11 @@ import numpy as np
 from docstore.compiled import docstore_native
 from docstore.dedup.index import (
     FAMILY,
-    HashIndex,
-    NewPostings,
     Posted,
     TextIndex,
     number_of,
     posted_page,
+    removals,
 )
 from docstore.dedup.index import TABLE as POSTINGS
 from docstore.dedup.kernel import Kernel
@@ -61,7 +60,7 @@ from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import open_texts
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, native_policy, sound_records, without_crawl
-from docstore.storage.engine import Engine, Plan
+from docstore.storage.engine import Engine, PackedRows, Plan
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import LATER_FAMILIES, PAGES, TIMESTAMP_STEP_MICROS, Table, is_later
@@ -117,7 +116,7 @@ class PageDeleter:
             plan.counts = self._uncounted(records, is_whole_row=True)
             plan.rows += self._anchors_taken_back(row_key, links)
             plan.rows.append(RowMutations(PAGES, row_key, [DeleteRow()]))
-            plan.rows += self._poster.index.remove(row_key, captures[:SLICE_POSTINGS])
+            plan.rows += removals(row_key, captures[:SLICE_POSTINGS])
             self._values.mark_deleted(row_key, DeleteRow(), self._clock())
             self._committer.commit(plan)
         with suppress(StorageError, CommitUnknown):  # it is deleted: compaction removes what is left of it
@@ -126,7 +125,7 @@ class PageDeleter:
                 some = captures[start : start + SLICE_POSTINGS]
                 with self._committer.lock:
                     gone = [one for one in some if self._pages.page(PagePointer(one.timestamp, row_key)) is None]
-                    self._committer.commit(Plan(self._poster.index.remove(row_key, gone)))
+                    self._committer.commit(Plan(removals(row_key, gone)))
 
     def rows_of_crawl(self, crawl: str, start: bytes, end: bytes | None) -> Iterator[bytes]:
         """Rows in a range with a capture that a crawl fetched, hidden by a policy or not: it may come to be shown."""
@@ -231,7 +230,7 @@ class PageDeleter:
             gone = DeleteCells(family, qualifier, *_moment(timestamp))
             self._values.mark_deleted(row_key, gone, self._clock())
         deletes = [DeleteCells(family, qualifier, *_moment(at)) for family, qualifier, at in sorted(later)]
-        return deletes, self._poster.index.remove(row_key, self._posted(records))
+        return deletes, removals(row_key, self._posted(records))
 
     @staticmethod
     def _purging() -> list[RowMutations]:
@@ -334,16 +333,15 @@ class Poster:
     """Posts stored pages.
 
     Attributes:
-        index: the sequencer's: whoever uses it holds the committer's lock.
         kernel: that analyses pages.
     """
 
-    def __init__(self, index: HashIndex, kernel: Kernel, table: Table, values: Values, committer: Committer) -> None:
-        self.index = index
+    def __init__(self, backend: Backend, kernel: Kernel, table: Table, committer: Committer) -> None:
+        self._backend = backend
         self._table = table
         self.kernel = kernel
-        self._reader = DocumentReader(table, values)
-        self._values = values
+        self._reader = DocumentReader(table, backend.values)
+        self._values = backend.values
         self._committer = committer
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
@@ -355,7 +353,9 @@ class Poster:
         found = 0
         with self._committer.lock:
             rows: list[RowMutations] = []
-            new = NewPostings()
+            pages = LivePages(
+                self._table, self._values, self._backend, self.kernel, open_texts(self._backend, self._table)
+            )
             for row_key, timestamp in captures:
                 pointer = PagePointer(timestamp, row_key)
                 old = self._table.record(row_key, timestamp)
@@ -364,7 +364,7 @@ class Poster:
                 if old is None or document is None or page is None:
                     continue
                 found += 1
-                self.index.add(new, pointer, page, status=document.status or 0)
+                pages.post(pointer, page, status=document.status or 0)
                 values, made_again = capture.analysis_values(page), MADE_AGAIN
                 if document.body is None:
                     if page.text_checksum == document.newest.text_checksum:
@@ -379,7 +379,9 @@ class Poster:
                 if row is not None:
                     rows.append(row)
             if found:
-                self._committer.commit(Plan([*self.index.mutations(new), *rows]))
+                postings = PackedRows()
+                pages.pack_postings(postings)
+                self._committer.commit(Plan([*postings, *rows]))
         return found
 
     def _analysed(self, document: Document) -> Analysis | None:

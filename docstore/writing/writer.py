@@ -537,7 +537,7 @@ class WriteSide:
         self.view = view = View(backend, table, clock, caches=backend.engine.caps.single_writer)
         encoder = Encoder(backend.values, view.pages, view.bases)
         self.sequencer = Sequencer(view, encoder, committer)
-        self.poster = Poster(view.index, view.kernel, table, backend.values, committer)
+        self.poster = Poster(backend, view.kernel, table, committer)
         self.deleter = PageDeleter(backend, table, committer, self.poster, clock)
         self.prune = partial(prune, backend, table, committer)
         self.queue = WriteQueue(backend.group_writer(table, committer, clock) or self.sequencer)

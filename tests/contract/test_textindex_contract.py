@@ -11,11 +11,12 @@ from committed import commit_postings, texts_under
 from hbase_cluster import ADDRESSES, NAMESPACE
 from memory_engine import MemoryEngine
 from memory_hbase import key_rows
+from queries import IndexQuery, text_under
 
 from docstore.cluster.client import Client
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.rowindex import KeyRows, RowIndex
-from docstore.dedup.index import BUCKET_LIMIT, NOTHING_NEW, IndexQuery, NewPostings, TextIndex
+from docstore.dedup.index import BUCKET_LIMIT, NOTHING_NEW, NewPostings, TextIndex
 from docstore.dedup.runs import RunIndex
 from docstore.storage.engine import Engine
 
@@ -63,7 +64,7 @@ def test_a_text_is_found_from_the_moment_it_is_posted_and_for_good(engine: Engin
             assert found_in(texts, keys, new) == [set(expected.get(key, [])[:BUCKET_LIMIT]) for key in keys.tolist()]
             # ascending, so that the first posted are those of the smallest numbers, which rows give
             text = len(asked) * 7 + 1
-            texts.post(new, text, keys)
+            texts.post(new, text_under(text, keys))
             asked.append(keys)
             for key in keys.tolist():
                 expected.setdefault(key, []).append(text)
@@ -77,7 +78,7 @@ def test_a_bucket_gives_the_first_texts_and_no_more(engine: Engine, texts: TextI
     key = np.array([48], np.uint64)
     for text in range(1, 2 * BUCKET_LIMIT + 40):
         new = NewPostings()
-        texts.post(new, text, key)
+        texts.post(new, text_under(text, key))
         commit_postings(engine, texts, new)
     assert found_in(texts, key) == [set(range(1, BUCKET_LIMIT + 1))]
 
@@ -85,7 +86,7 @@ def test_a_bucket_gives_the_first_texts_and_no_more(engine: Engine, texts: TextI
 def test_a_batch_that_is_dropped_leaves_nothing(engine: Engine, texts: TextIndex) -> None:
     keys = np.arange(5, dtype=np.uint64)
     new = NewPostings()
-    texts.post(new, 9, keys)
+    texts.post(new, text_under(9, keys))
     assert found_in(texts, keys, new) == [{9}] * 5
     assert found_in(texts, keys) == found_in(texts, keys, NewPostings()) == [set()] * 5
 
@@ -94,7 +95,7 @@ def test_a_group_that_failed_may_be_written_again(engine: Engine, texts: TextInd
     keys = np.arange(5, dtype=np.uint64)
     for committed in (False, False, True):
         new = NewPostings()
-        texts.post(new, 9, keys)
+        texts.post(new, text_under(9, keys))
         commit_postings(engine, texts, new, known=committed, is_applied=committed)
     assert [texts_under(texts, key) for key in keys.tolist()] == [[9]] * 5
 
@@ -107,17 +108,17 @@ def test_a_layer_sees_what_is_below_and_changes_nothing_there(engine: Engine, tm
     lower = make_runs(engine, tmp_path)
     key = np.array([32], np.uint64)
     new = NewPostings()
-    lower.post(new, 5, key)
+    lower.post(new, text_under(5, key))
     commit_postings(engine, lower, new)
     above = MemoryEngine()
     layer = RunIndex(above, tmp_path / "above", list, lower=lower)
     new = NewPostings()
-    layer.post(new, 3, key)
+    layer.post(new, text_under(3, key))
     assert found_in(layer, key, new) == [{3, 5}]
     commit_postings(above, layer, new)
     new = NewPostings()
     for text in range(100, 100 + BUCKET_LIMIT):
-        layer.post(new, text, key)
+        layer.post(new, text_under(text, key))
     found = found_in(layer, key, new)[0]
     assert len(found) == BUCKET_LIMIT and {3, 5} <= found
     assert found_in(lower, key) == [{5}]
@@ -128,7 +129,7 @@ def test_a_layer_sees_what_is_below_and_changes_nothing_there(engine: Engine, tm
 def test_an_engine_that_fails_leaves_the_buckets_in_order(engine: Engine, texts: TextIndex) -> None:
     for text in range(200):
         new = NewPostings()
-        texts.post(new, text, np.array([text, 1 << 40], np.uint64))
+        texts.post(new, text_under(text, np.array([text, 1 << 40], np.uint64)))
         fails = text % 3 == 0
         commit_postings(engine, texts, new, known=not fails, is_applied=not fails)
     for text in range(200):
@@ -156,7 +157,7 @@ def post_as_pages_do(engine: Engine, texts: TextIndex, numbers: range) -> None:
         query = asks(number)
         proposal = texts.propose(query, new)
         if not proposal.has_own:
-            texts.post(new, number, *query.first_keys(), proposal.further_keys)
+            texts.post(new, query, proposal)
         if number % 7 == 0:
             commit_postings(engine, texts, new)
             new = NewPostings()
@@ -171,9 +172,9 @@ def test_what_comes_after_the_first_texts_of_a_full_bucket_is_found_through_it(
         query = asks(number)
         bands = query.band_keys.copy()
         bands[1:16] += np.uint64(1 << 41)  # a copy that shares one band alone
-        by_band = query._replace(band_keys=bands, fingerprints=NONE, runs=NONE, own_number=0, more=200)
+        by_band = query.changed(band_keys=bands, fingerprints=NONE, runs=NONE, own_number=0, more=200)
         assert number in texts.propose(by_band).numbers
-        by_run = query._replace(band_keys=NONE, own_number=0, more=200)
+        by_run = query.changed(band_keys=NONE, own_number=0, more=200)
         assert isinstance(texts, RowIndex) or number in texts.propose(by_run).numbers
         assert texts.propose(query).has_own
 
@@ -185,6 +186,6 @@ def test_a_layer_posts_under_further_keys_where_the_bucket_below_is_full(engine:
     layer = RunIndex(above, tmp_path / "above", list, lower=lower)
     post_as_pages_do(above, layer, range(100, 120))
     for number in range(100, 120):
-        assert number in layer.propose(asks(number)._replace(own_number=0, more=200)).numbers
+        assert number in layer.propose(asks(number).changed(own_number=0, more=200)).numbers
     layer.close()
     lower.close()

@@ -225,7 +225,7 @@ def run_of(raw: bytes) -> None:
     index = docstore_native.Runs(64)
     index.open(0, 1, buffer)
     keys = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)
-    asked = (keys[:96], keys, keys[:3], 1, 1)
+    asked = docstore_native.IndexQuery(keys[:96], keys, keys[:3], 1, 1)
     index.propose(asked, (24, 16, 8, 48), skips_damage=True)
     index.find(keys >> np.uint64(24))
 

@@ -16,7 +16,7 @@ import time
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -56,14 +56,19 @@ def reference_shingles(text: str, shingle_words: int) -> np.ndarray:
 def differences(expected: Analysis, found: Analysis) -> list[str]:
     """What differs, in words; types count."""
     told = []
-    for field, one, other in zip(Analysis._fields, expected, found, strict=True):
-        if isinstance(one, np.ndarray):
-            same = isinstance(other, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other)
-        else:
-            same = type(one) is type(other) and one == other
-        if not same:
-            told.append(f"{field}: reference {one!r:.200}, native {other!r:.200}")
+    for field in (*(field for field in Analysis._fields if field != "marks"), *NUMBERS):
+        one, other = getattr(expected, field), getattr(found, field)
+        told += difference(field, one, other)
     return told
+
+
+def difference(field: str, one: Any, other: Any) -> list[str]:
+    """What differs in one field, in words."""
+    if isinstance(one, np.ndarray):
+        same = isinstance(other, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other)
+    else:
+        same = type(one) is type(other) and one == other
+    return [] if same else [f"{field}: reference {one!r:.200}, native {other!r:.200}"]
 
 
 NUMBERS = (
@@ -74,8 +79,9 @@ NUMBERS = (
 
 def assert_measured(analysis: Analysis, shingle_words: int = 5, name: str = "") -> None:
     """Its numbers are what the definitions say of its main text and title."""
-    none = {field: getattr(Analysis(True, b""), field) for field in NUMBERS}
-    told = differences(fingerprints.with_fingerprints(analysis._replace(**none), shingle_words), analysis)
+    expected = fingerprints.numbers_of(analysis.main_bytes, analysis.title, shingle_words)
+    assert (analysis.marks is None) == (not expected)
+    told = [part for field, one in expected.items() for part in difference(field, one, getattr(analysis, field))]
     assert not told, f"{name} {analysis.main[:300]!r}: {told}"
 
 
@@ -196,7 +202,10 @@ def test_overlaps_are_counted_the_same(first: set[int], second: set[int]) -> Non
 def test_words_that_a_text_holds_are_found_the_same(text: str, others: list[str]) -> None:
     its = reference_words(text)
     wanted = [*its[::3], *others]
-    assert docstore_native.held_words(text, wanted) == ([word in its for word in wanted], len(its))
+    title = " ".join(wanted)
+    page = docstore_native.TitledPage(b"", title, lambda: text, lambda: None)
+    held = {word for word in docstore_native.distinctive_words(title) if word in its}
+    assert page.held_words() == sorted(word.encode() for word in held)
 
 
 @given(st.text(max_size=200), st.lists(st.text(max_size=9), max_size=5))
@@ -207,7 +216,7 @@ def test_words_of_a_title_are_found_in_a_text_the_same(text: str, others: list[s
     its, folded = {word for word in title.casefold().split() if len(word) >= 4}, text.casefold()
     numbers = kernel_of("visible").native.fingerprints(text.encode(), title)
     if numbers is not None:  # the text has words
-        assert numbers[-1] == (4 * sum(word in folded for word in its) >= len(its))
+        assert numbers.holds_title == (4 * sum(word in folded for word in its) >= len(its))
 
 
 def test_every_character_that_case_folding_changes_is_found_folded() -> None:
@@ -216,7 +225,7 @@ def test_every_character_that_case_folding_changes_is_found_folded() -> None:
         folded = chr(number).casefold()
         if folded != chr(number):
             numbers = native.fingerprints(f"a abcd{chr(number)}".encode(), f"abcd{folded}")
-            assert numbers is not None and numbers[-1], hex(number)
+            assert numbers is not None and numbers.holds_title, hex(number)
 
 
 def test_many_at_once_and_in_threads_are_analysed_as_one_by_one() -> None:
@@ -270,9 +279,10 @@ def test_lone_surrogates_are_read_as_replacement_characters() -> None:
     text, replaced = "tea\ud800time \udc80", "tea\ufffdtime \ufffd"
     assert words(text) == words(replaced) == reference_words(replaced) == ["tea", "time"]
     assert np.array_equal(kernel.shingles(text), kernel.shingles(replaced))
-    assert docstore_native.held_words(text, ["tea", "\ud800"]) == ([True, False], 2)
+    titled = docstore_native.TitledPage(b"", "tea \ud800 cups", lambda: text, lambda: None)
+    assert titled.title == "tea \ud800 cups" and titled.held_words() == [b"tea"]
     numbers = kernel.native.fingerprints(text.encode("utf-8", "surrogatepass"), "TIME \udc80\udc80")
-    assert numbers is not None and numbers[-1]
+    assert numbers is not None and numbers.holds_title
     assert docstore_native.visible_text(f"<p>{text}").strip("\ufffd") == docstore_native.fold_lines(text).strip(
         "\ufffd"
     )

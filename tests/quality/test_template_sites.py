@@ -20,15 +20,16 @@ from typing import Final, NamedTuple, Self
 import pytest
 
 import docstore
-from docstore.dedup.comparable import REASON_CROWDED, TitledPage
-from docstore.dedup.detector import Detector, Thresholds, jaccard
-from docstore.dedup.index import HashIndex
-from docstore.dedup.kernel import Kernel
-from docstore.dedup.pages import Batch, StoredPage
+from docstore.compiled import docstore_native
+from docstore.dedup.comparable import REASON_CROWDED, jaccard
+from docstore.dedup.index import TABLE as POSTINGS
+from docstore.dedup.index import NewPostings, stored_postings
+from docstore.dedup.kernel import Kernel, visible_words
 from docstore.dedup.runs import RunIndex
 from docstore.model.analysis import Analysis
-from docstore.model.capture import PagePointer, StoredVerdict
+from docstore.model.capture import PagePointer
 from docstore.model.choices import Durability, VerdictKind
+from docstore.model.format import VERDICT_KINDS
 from docstore.model.types import DUPLICATES
 from docstore.storage.cache import Memory
 from docstore.tablets.engines.leveldb import LevelDBEngine
@@ -194,58 +195,64 @@ BODY = b"not compared: checksums decide"
 CHUNK_PAGES = 1000
 
 
-class MemoryPages:
-    """Pages in a dictionary, for the detector; all are good pages without a title."""
+class MemoryReads:
+    """Pages in a dictionary, for the core; all are good pages without a title."""
 
-    def __init__(self) -> None:
-        self.batch = Batch()
-        self._pages: dict[PagePointer, tuple[StoredPage, bytes]] = {}
+    def __init__(self, engine: LevelDBEngine, texts: RunIndex) -> None:
+        self.new = NewPostings()
+        self._engine, self._texts = engine, texts
+        self._pages: dict[tuple[int, bytes], Analysis] = {}
 
     def put(self, pointer: PagePointer, analysis: Analysis) -> None:
-        stored = StoredPage(
-            analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count, 200, False, {}
-        )
-        self._pages[pointer] = stored, analysis.main_bytes
+        self._pages[pointer] = analysis
 
     def delete(self, pointer: PagePointer) -> None:
         del self._pages[pointer]
 
-    def page(self, pointer: PagePointer) -> StoredPage | None:
-        found = self._pages.get(pointer)
-        return None if found is None else found[0]
+    def postings(self, rows: list[bytes], limit: int) -> list[list[bytes]]:
+        return self._engine.qualifiers_of_rows(POSTINGS, rows, limit)
 
-    def titled(self, pointer: PagePointer) -> TitledPage:
-        return TitledPage(pointer.row_key, "", lambda: self.text(pointer), lambda: b"")
+    def postings_after(self, row: bytes, after: bytes, most: int) -> list[bytes]:
+        return list(islice(stored_postings(self._engine, row, after), most))
 
-    def is_readable(self, pointer: PagePointer) -> bool:
+    def page(self, timestamp: int, row_key: bytes) -> docstore_native.PageFields | None:
+        found = self._pages.get((timestamp, row_key))
+        if found is None:
+            return None
+        return found.body_checksum, found.text_checksum, found.sketch, found.shingle_count, 200, False, b"", {}
+
+    def value(self, name: str, timestamp: int, row_key: bytes, columns: object) -> bytes | None:
+        return self._pages[timestamp, row_key].main_bytes if name == "main" else b""
+
+    def is_readable(self, timestamp: int, row_key: bytes, columns: object) -> bool:
         return True
 
-    def text(self, pointer: PagePointer) -> str:
-        return self._pages[pointer][1].decode()
+    def newest(self, row_key: bytes) -> int | None:
+        return max(at for at, row in self._pages if row == row_key)
 
-    def body(self, pointer: PagePointer) -> bytes:
-        return b""
+    def visible_words(self, body: bytes) -> int:
+        return visible_words(body)
+
+    def propose(self, query: docstore_native.IndexQuery) -> docstore_native.Proposal:
+        return self._texts.propose(query, self.new)
+
+    def post(self, query: docstore_native.IndexQuery, proposal: docstore_native.Proposal) -> None:
+        self._texts.post(self.new, query, proposal)
 
 
 class Written:
-    """An index, a detector and the pages that were written to them."""
+    """An index, a core and the pages that were written to them."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._engine = LevelDBEngine(Path(self._folder.name) / "engine", create=True)
-        schema = docstore.Schema()
+        schema, memory = docstore.Schema(), Memory()
         self.kernel = Kernel(schema.extractor, schema.shingle_words)
-        self.pages = MemoryPages()
         self._texts = RunIndex(self._engine, Path(self._folder.name) / "index", list)
-        self._index = HashIndex(self._engine, self._texts, Memory())
-        self.detector = Detector(
-            self._index,
-            self.kernel,
-            self.pages,  # type: ignore[arg-type]
-            Thresholds.of(schema),
-            title_rule=False,
-            memory=Memory(),
-        )
+        self.pages = MemoryReads(self._engine, self._texts)
+        rules = schema.near_threshold, schema.contained_threshold, schema.similar_threshold, False
+        shares = 0, memory.share("postings"), memory.share("sketches"), memory.share("shingles")
+        self.core = docstore_native.Core(rules, self.kernel.native, shares, True, False)
         self._count = 0
 
     def __enter__(self) -> Self:
@@ -265,27 +272,37 @@ class Written:
         pointers, analyses = [], []
         for start in range(0, len(texts), GROUP_PAGES):
             group = self.analyse(texts[start : start + GROUP_PAGES])
-            self._index.prepare(group)
-            self.pages.batch = Batch()
-            new = self.pages.batch.postings
+            self.core.prepare(group, self.pages)
             for analysis in group:
                 pointer = PagePointer(self._count * 1000, b"page %d" % self._count)
                 self._count += 1
-                self.detector.compare(pointer.row_key, BODY, analysis, status=200)
+                self.core.compare(pointer.row_key, BODY, analysis, 200, self.pages)
                 self.pages.put(pointer, analysis)
-                self._index.add(new, pointer, analysis, status=200)
+                self.core.post(pointer, analysis, 200, self.pages)
                 pointers.append(pointer)
-            rows = self._index.mutations(new)
+            rows = docstore_native.PackedRows()
+            self.core.pack_postings(rows)
+            rows += self._texts.log(self.pages.new)
             self._engine.mutate_rows(rows, Durability.NONE)
-            self._index.follow(rows, True)
+            self.core.follow(rows, True)
             self._texts.follow(rows, True)
-            self.pages.batch = Batch()
+            self.core.committed({})
+            self.pages.new = NewPostings()
             analyses += group
         return pointers, analyses
 
-    def judge(self, analysis: Analysis) -> StoredVerdict:
+    def judge(self, analysis: Analysis) -> Judged:
         """The verdict on a page that is not written."""
-        return self.detector.compare(b"copy", BODY, analysis, status=200)[0]
+        kind, row_key, timestamp, _, reason, *_ = self.core.compare(b"copy", BODY, analysis, 200, self.pages)
+        return Judged(VerdictKind(VERDICT_KINDS[kind]), PagePointer(timestamp, row_key) if row_key else None, reason)
+
+
+class Judged(NamedTuple):
+    """What a verdict says: its kind, the page that it names, and its reason."""
+
+    kind: VerdictKind
+    of: PagePointer | None
+    reason: str
 
 
 class Copy(NamedTuple):

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import mmh3
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.model.analysis import BAND_WIDTH, BANDS, IN_ORDER, SAMPLE_LIMIT, SAMPLE_MODULUS, Analysis
+from docstore.model.analysis import BAND_WIDTH, BANDS, IN_ORDER, SAMPLE_LIMIT, SAMPLE_MODULUS
 from docstore.model.choices import BINS
 from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_2, SKETCH_BIN_BITS
 from docstore.model.sets import Numbers, Sets
@@ -337,25 +337,26 @@ def band_keys(minimum_values: NDArray[np.uint64], order: bytes = IN_ORDER) -> ND
     )
 
 
-def with_fingerprints(declared: Analysis, shingle_words: int, order: bytes = IN_ORDER) -> Analysis:
-    """An analysis with the fingerprints of its main text."""
-    found = words_of(declared.main)
+def numbers_of(main: bytes, title: str, shingle_words: int, order: bytes = IN_ORDER) -> dict[str, Any]:
+    """The fingerprints of a main text and the title of its page, by their names in `Analysis`; none without words."""
+    text = main.decode("utf-8", "surrogatepass")
+    found = words_of(text)
     if not found:
-        return declared
+        return {}
     in_order = shingles(found, shingle_words)
     distinct = distinct_values(in_order)
     minimum_values, sampled = minima(distinct), sample(distinct)
-    wanted, folded = {word for word in declared.title.casefold().split() if len(word) >= 4}, declared.main.casefold()
-    return declared._replace(
-        word_count=len(found),
-        text_checksum=text_checksum(found),
-        shingle_count=len(distinct),
-        simhash=simhash(in_order),
-        sketch=sketch(minimum_values),
-        band_keys=band_keys(minimum_values, order),
-        fingerprints=sampled,
-        runs=runs(in_order, sampled),
-        shingles=distinct,
-        main_name=blake3(declared.main_bytes).digest(16),
-        holds_title=4 * sum(word in folded for word in wanted) >= len(wanted),
-    )
+    wanted, folded = {word for word in title.casefold().split() if len(word) >= 4}, text.casefold()
+    return {
+        "word_count": len(found),
+        "text_checksum": text_checksum(found),
+        "shingle_count": len(distinct),
+        "simhash": simhash(in_order),
+        "sketch": sketch(minimum_values),
+        "band_keys": band_keys(minimum_values, order),
+        "fingerprints": sampled,
+        "runs": runs(in_order, sampled),
+        "shingles": distinct,
+        "main_name": blake3(main).digest(16),
+        "holds_title": 4 * sum(word in folded for word in wanted) >= len(wanted),
+    }

@@ -23,7 +23,6 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.compiled import docstore_native
-from docstore.dedup.index import IndexQuery
 from docstore.model.capture import body_head, text_number
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
@@ -38,6 +37,7 @@ from docstore.model.format import (
     TITLE_KEY_BYTES,
 )
 from docstore.model.sets import Keys, Numbers
+from tests.queries import IndexQuery
 from tests.reference.ranking import propose
 from tests.reference.words import words
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import zip_longest
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,11 +26,10 @@ from docstore.dedup.index import (
     LOOKS_MOST,
     LOOKS_NEAR,
     NO_KEYS,
-    IndexQuery,
-    Proposal,
 )
 from docstore.model.analysis import BANDS
 from docstore.model.sets import Keys, Numbers
+from tests.queries import IndexQuery
 from tests.reference.fingerprints import asked
 
 TEMPLATE_CHAINS: Final = 16
@@ -45,6 +44,18 @@ CROWD: Final = np.uint64(0x5BF0_3635_DCF9_8C31)
 RAREST: Final = 1 << 20
 """What a key counts that leads to one text; one that leads to n counts `RAREST // n`, and one whose bucket is full 1:
 a text that few share anything with is told from thousands of the same template by what it alone has."""
+
+
+class Proposal(NamedTuple):
+    """The fields of `docstore_native.Proposal`."""
+
+    numbers: list[int]
+    candidates: int
+    has_own: bool
+    further: list[int]
+    is_crowded: bool
+    further_keys: Keys
+
 
 Find = Callable[[Keys], tuple[Numbers, Keys]]
 """Keys -> for each posting found: which key (ascending), and its text number; at most BUCKET_LIMIT of a key."""

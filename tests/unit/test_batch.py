@@ -175,7 +175,10 @@ class Rows:
         self.verdict = verdict or StoredVerdict(VerdictKind.NEW, b"", 0, 0.0, "", b"", 0, 0, Previous.NONE, 0.0, "")
         self.is_shown = True
         self.own: StoredVerdict | None = None
-        self.pages = self.detector = self
+        self.pages = self
+
+    def is_new(self, row_key: bytes) -> bool:
+        return False
 
     def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
         return self.rows.get((row_key, timestamp))

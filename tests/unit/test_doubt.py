@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import docstore
-from docstore.dedup.comparable import REASON_DOUBTFUL, REASON_TITLE_MISMATCH, is_doubtful
+from docstore.dedup.comparable import REASON_DOUBTFUL, REASON_TITLE_MISMATCH
 from docstore.dedup.kernel import Kernel
-from docstore.model.analysis import Analysis
 from docstore.model.choices import Durability, VerdictKind
 from docstore.reports.dedup import dedup_stats
 
@@ -31,7 +30,7 @@ NOTICE = " ".join(f"We process your data for purpose {number} of our many partne
 )
 def test_text_with_less_than_a_quarter_of_the_titles_words_is_doubtful(title: str, main: str, doubtful: bool) -> None:
     numbers = Kernel().native.fingerprints(main.encode(), title)
-    assert numbers is not None and is_doubtful(Analysis(True, b"", holds_title=numbers[-1])) is doubtful
+    assert numbers is not None and numbers.holds_title is not doubtful
 
 
 def page(number: int, title: str) -> docstore.Page:

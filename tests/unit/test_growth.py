@@ -12,7 +12,6 @@ from pages import page, words
 
 import docstore
 from docstore import Page, Policy, VerdictKind
-from docstore.dedup import index
 from docstore.model.choices import Durability
 from docstore.model.format import POSTING_BODY, POSTING_TEXT
 from docstore.model.types import GCPolicy, PutResult, Schema
@@ -27,10 +26,8 @@ OTHER = page(words(2, 80))
 HTML = (("Content-Type", "text/html"),)
 
 
-@pytest.fixture(params=[64, 4])
-def store(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr(index, "POINTER_SLICE", request.param)
-    monkeypatch.setattr(index, "FEW_PAGES", min(request.param, index.FEW_PAGES))
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Any]:
     with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
         yield opened
         assert list(check(opened.backend)) == []
@@ -165,16 +162,14 @@ def test_a_url_that_flips_is_not_gone_through(store: Any, monkeypatch: pytest.Mo
     assert (next_flip.verdict.kind, next_flip.verdict.of_url) == (VerdictKind.EXACT, "https://late.example/")
 
 
-def test_a_page_that_was_passed_is_seen_when_it_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "POINTER_SLICE", 2)
-    monkeypatch.setattr(index, "FEW_PAGES", 2)
+def test_a_page_that_was_passed_is_seen_when_it_comes_again(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, schema=Schema(), durability="none") as store:
-        many(store, 6)
-        for n in range(5):
+        many(store, 80)  # more than are read at first
+        for n in range(79):
             store.delete(f"https://{n}.example/")
-        assert many(store, 1, 9)[0].verdict.of_url == "https://5.example/"
-        assert many(store, 1, 2)[0].verdict.of_url == "https://5.example/"
-        assert many(store, 1, 10)[0].verdict.of_url == "https://2.example/"
+        assert many(store, 1, 90)[0].verdict.of_url == "https://79.example/"
+        assert many(store, 1, 2)[0].verdict.of_url == "https://79.example/"
+        assert many(store, 1, 91)[0].verdict.of_url == "https://2.example/"
 
 
 def of_one_text(number: int, title: str, url: str = "", text: int = 1) -> Page:

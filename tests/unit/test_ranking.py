@@ -13,12 +13,11 @@ from docstore.dedup.index import (
     LOOKS_INSIDE,
     LOOKS_MOST,
     LOOKS_NEAR,
-    IndexQuery,
-    Proposal,
 )
 from docstore.model.sets import Keys, Numbers
+from tests.queries import IndexQuery, fields_of
 from tests.reference import ranking
-from tests.reference.ranking import CROWD, CROWD_DEPTH, MIDDLE_DEPTH, TEMPLATE_CHAINS, chains_of
+from tests.reference.ranking import CROWD, CROWD_DEPTH, MIDDLE_DEPTH, TEMPLATE_CHAINS, Proposal, chains_of
 
 NONE = np.empty(0, np.uint64)
 
@@ -36,9 +35,9 @@ def finder(buckets: Mapping[int, Sequence[int]]) -> Callable[[Keys], tuple[Numbe
 
 def propose(query: IndexQuery, find: Callable[[Keys], tuple[Numbers, Keys]]) -> Proposal:
     """What native code proposes, which is what the reference does."""
-    found, expected = native.propose(query, find), ranking.propose(query, find)
-    assert found[:-1] == expected[:-1] and found.further_keys.tolist() == expected.further_keys.tolist()
-    return found
+    found, expected = fields_of(native.propose(query, find)), ranking.propose(query, find)
+    assert found == (*expected[:-1], expected.further_keys.tobytes())
+    return expected
 
 
 def ranked(bands: Sequence[Sequence[int]], fingerprints: Sequence[Sequence[int]], own_number: int = 0) -> Proposal:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from memory_hbase import key_rows, open_store, use
+from queries import IndexQuery, text_under
 
 import docstore
 from docstore import Page
 from docstore.cluster.rowindex import KeyRows, RowIndex
-from docstore.dedup.index import BUCKET_LIMIT, IndexQuery, NewPostings
+from docstore.dedup.index import BUCKET_LIMIT, NewPostings
 from docstore.model.choices import Durability, VerdictKind
 from docstore.model.errors import StorageError
 from docstore.model.types import PutResult
@@ -49,7 +50,7 @@ def put(texts: RowIndex, *queries: IndexQuery) -> None:
     for one in queries:
         proposal = texts.propose(one, new)
         if not proposal.has_own:
-            texts.post(new, one.own_number, *one.first_keys(), proposal.further_keys)
+            texts.post(new, one, proposal)
     texts.log(new)
     texts.write(Durability.SYNC)
 
@@ -121,7 +122,7 @@ def test_a_bucket_that_is_known_to_be_full_gets_no_further_texts() -> None:
     new = NewPostings()
     texts.read_ahead([query(1, 12)], new)
     texts.read_ahead([], new)  # of the next batch, which does not ask for the bucket
-    texts.post(new, 1, np.array([full], np.uint64))
+    texts.post(new, text_under(1, np.array([full], np.uint64)))
     assert new.buckets == {}
 
 

@@ -15,9 +15,10 @@ import pytest
 from committed import commit_postings, texts_under
 from memory_engine import MemoryEngine
 from numpy.typing import NDArray
+from queries import IndexQuery, text_under
 
 from docstore.compiled import docstore_native
-from docstore.dedup.index import IndexQuery, NewPostings
+from docstore.dedup.index import NewPostings
 from docstore.dedup.runs import RunFiles, RunIndex, Span
 from docstore.model.choices import Durability
 from docstore.model.errors import StorageError
@@ -62,7 +63,7 @@ class Store:
             group = [query(n) for n in range(first, first + group_texts)]
             new = NewPostings()
             for each in group:
-                buckets.post(new, each.own_number, *each.first_keys())
+                buckets.post(new, each)
             self.committed += group
             commit_postings(self.engine, buckets, new)
 
@@ -72,7 +73,7 @@ class Store:
 
     def all_found(self, buckets: RunIndex) -> bool:
         for each in self.committed:
-            found = buckets.propose(each._replace(fingerprints=each.fingerprints[:1]))
+            found = buckets.propose(each.changed(fingerprints=each.fingerprints[:1]))
             if not found.has_own or found.candidates != 1:
                 return False
         return True
@@ -398,7 +399,7 @@ def put(store: Store, buckets: RunIndex, number: int) -> None:
     """A text as its page would be posted."""
     asked, new = query(number), NewPostings()
     if not buckets.propose(asked, new).has_own:
-        buckets.post(new, number, *asked.first_keys())
+        buckets.post(new, asked)
     commit_postings(store.engine, buckets, new)
     store.committed.append(asked)
 
@@ -408,7 +409,7 @@ def test_a_text_of_a_group_that_failed_is_in_the_log_once_it_is_written_again(st
     buckets = store.open()
     put(store, buckets, 0)
     new = NewPostings()
-    buckets.post(new, 1, *query(1).first_keys())
+    buckets.post(new, query(1))
     if not known:
         commit_postings(store.engine, buckets, new, known=False, is_applied=False)
     assert not buckets.propose(query(1)).has_own
@@ -424,7 +425,7 @@ def test_a_group_of_unknown_outcome_that_was_written_is_found_after_the_next_com
     put(store, buckets, 0)
     for number in (1, 2):
         new = NewPostings()
-        buckets.post(new, number, *query(number).first_keys())
+        buckets.post(new, query(number))
         commit_postings(store.engine, buckets, new, known=False)
         store.committed.append(query(number))
     put(store, buckets, 3)
@@ -441,7 +442,7 @@ def test_a_group_of_unknown_outcome_that_was_written_is_found_before_the_next_co
     buckets = store.open()
     put(store, buckets, 0)
     new = NewPostings()
-    buckets.post(new, 1, *query(1).first_keys())
+    buckets.post(new, query(1))
     commit_postings(store.engine, buckets, new, known=False)
     assert buckets.propose(query(1)).has_own
 
@@ -571,7 +572,7 @@ def test_postings_of_a_batch_survive_half_a_pruning(store: Store) -> None:
 
     def begun(buckets: RunIndex) -> None:
         new.append(NewPostings())
-        buckets.post(new[0], 9000, *query(9000).first_keys())
+        buckets.post(new[0], query(9000))
 
     buckets = half_pruned(store, begun)
     assert buckets.propose(query(9000), new[0]).has_own and not buckets.propose(query(9000)).has_own
@@ -597,7 +598,7 @@ def test_a_text_under_longer_keys_is_found_after_a_full_bucket_has_lost_texts(st
     buckets = store.open()
     for number in range(1, 201):
         proposal, new = buckets.propose(chained(number)), NewPostings()
-        buckets.post(new, number, *chained(number).first_keys(), proposal.further_keys)
+        buckets.post(new, chained(number), proposal)
         commit_postings(store.engine, buckets, new)
     assert buckets.damaged() == []
     live = np.arange(66, 129, dtype=np.uint64)
@@ -614,7 +615,7 @@ def test_a_group_of_any_size_is_one_row_of_bounded_cells(store: Store) -> None:
     buckets = store.open()
     new = NewPostings()
     for text in range(2500):
-        buckets.post(new, text, np.arange(text, text + 80, dtype=np.uint64))
+        buckets.post(new, text_under(text, np.arange(text, text + 80, dtype=np.uint64)))
     (row,) = buckets.log(new)
     assert len(row.mutations) == 3
     store.engine.mutate_rows([row], Durability.SYNC)
@@ -686,7 +687,7 @@ def test_a_look_up_during_a_commit_does_not_rebuild_the_runs_without_the_texts_o
     buckets = store.open()
     damage(store, 3)
     new = NewPostings()
-    buckets.post(new, 900, *query(900).first_keys())
+    buckets.post(new, query(900))
     rows = buckets.log(new)
     store.engine.mutate_rows(rows, Durability.SYNC)
     assert not buckets.propose(query(3)).has_own  # of another thread

@@ -7,6 +7,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 from made_runs import LIST_LIMIT, Run, index_of, joined, merged_run, named, pruned_run, run_bytes
+from queries import text_under
 
 from docstore.compiled import docstore_native
 from docstore.model import format as disk
@@ -183,7 +184,7 @@ def test_a_memtable_of_few_texts_with_very_many_keys_is_full() -> None:
     index = docstore_native.Runs(LIST_LIMIT, 1000, 5000)
     for group, is_full in enumerate((False, True)):
         posted = docstore_native.Postings()
-        posted.post(group, np.arange(3000, dtype=np.uint64) + np.uint64(3000 * group))
+        posted.post(text_under(group, np.arange(3000, dtype=np.uint64) + np.uint64(3000 * group)))
         index.add(group, posted.log(0, 1024))
         assert index.is_full == is_full
 
@@ -191,7 +192,7 @@ def test_a_memtable_of_few_texts_with_very_many_keys_is_full() -> None:
 def test_keys_of_one_text_that_agree_after_mixing_are_one_posting() -> None:
     index = docstore_native.Runs(LIST_LIMIT)
     posted = docstore_native.Postings()
-    posted.post(5, np.repeat(np.uint64(7), 3))
+    posted.post(text_under(5, np.repeat(np.uint64(7), 3)))
     index.add(0, posted.log(0, 1024))
     parts = index.flush()
     assert parts is not None and Run(joined(parts)).postings == 1

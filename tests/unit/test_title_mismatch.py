@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 import docstore
 from docstore.dedup.comparable import REASON_TITLE_MISMATCH, TitledPage, title_mismatch, titles_contradict
+from docstore.dedup.kernel import visible_words
 from docstore.model.choices import VerdictKind
 from docstore.model.keys import row_key
 from docstore.reports.dedup import dedup_stats
+from docstore.sweep import pairs
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from tests.pages import changed, page, words
 
@@ -51,8 +54,8 @@ def swept(store: docstore.DocumentStore) -> tuple[set[tuple[str, str]], set[tupl
 
 
 def titled(host: str, title: str, text: str, *, mostly_main: bool = True) -> TitledPage:
-    body = b"" if mostly_main else page([*text.split(), *words(3, 100)])
-    return TitledPage(row_key(f"https://{host}.example/{title}"), title, lambda: text, lambda: body)
+    visible = None if mostly_main else visible_words(page([*text.split(), *words(3, 100)]))
+    return TitledPage(row_key(f"https://{host}.example/{title}"), title, lambda: text, lambda: visible)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_titles_contradict_if_texts_leave_out_what_tells_them_apart(
         ("ab", True, ("a", VASE), False),  # that host's page is an article, the third may be its printer version
         ("ab", True, ("b", VASE), False),
         ("aa", True, ("a", VASE), True),
-        ("ab", True, ("c", VASE), True),  # the caller gives pages of the two hosts alone
+        ("ab", True, ("c", VASE), False),  # of another host
         ("ab", True, ("a", f"{LAMP} 2"), False),  # the title of one of the two again
     ],
 )
@@ -275,15 +278,23 @@ def test_a_text_on_many_hosts_under_three_titles_costs_a_sweep_a_step_for_each_h
     hosts = 60
     steps = 0
 
-    def counted(one: TitledPage, other: TitledPage) -> bool:
-        nonlocal steps
-        steps += 1
-        return titles_contradict(one, other)
+    def counted(compare: Callable[..., bool]) -> Callable[..., bool]:
+        def call(
+            one: TitledPage,
+            other: TitledPage,
+            like_them: Iterable[TitledPage] = (),
+        ) -> bool:
+            nonlocal steps
+            others = [list(like_them)] if like_them else []
+            steps += 1 + sum(map(len, others))
+            return compare(one, other, *others)
+
+        return call
 
     for host, (path, title) in itertools.product(range(hosts), enumerate((LAMP, KNIFE, VASE))):
         put(store, f"h{host}/{path}", title, [*NOTICE, "!" * (3 * host + path)])
-    for module in ("docstore.dedup.comparable", "docstore.sweep.pairs"):
-        monkeypatch.setattr(f"{module}.titles_contradict", counted)
+    for name in ("titles_contradict", "has_evidence", "title_mismatch"):
+        monkeypatch.setattr(f"docstore.sweep.pairs.{name}", counted(getattr(pairs, name)))
     assert swept(store)[2].clusters == 3
     assert 0 < steps < 60 * hosts
 

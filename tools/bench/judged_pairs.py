@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from docstore.compiled import docstore_native
-from docstore.dedup.detector import jaccard
+from docstore.dedup.comparable import jaccard
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Schema
 from tools.bench.harness import Section, run_commands

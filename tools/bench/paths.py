@@ -26,10 +26,8 @@ import zstandard
 
 import docstore
 from docstore import compiled
-from docstore.dedup.detector import Detector
-from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.pages import Bases, LivePages
+from docstore.dedup.pages import Bases, LivePages, StoredReads
 from docstore.model.types import Page, PutResult, now_micros
 from docstore.storage.bases import BaseRows
 from docstore.storage.cache import Memory
@@ -247,21 +245,10 @@ REST = "the rest: grouping, policies, pages in flight"
 STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("kernel: text and fingerprints of the body", ((Kernel, "analyse_many"),)),
     ("row key, timestamp, what is known of the row", ((Preparer, "prepare"),)),
-    ("its own row", ((View, "record"), (View, "newest_before"), (Detector, "shares"))),
-    (
-        "look-up: bands and fingerprints -> texts -> pages",
-        ((HashIndex, "prepare"), (HashIndex, "propose"), (HashIndex, "_first")),
-    ),
-    (
-        "rows of candidates",
-        (
-            (LivePages, "page"),
-            (LivePages, "titled"),
-            (LivePages, "text"),
-            (LivePages, "body"),
-        ),
-    ),
-    ("verify: exact comparison and the verdict", ((Detector, "compare"),)),
+    ("its own row", ((View, "record"), (View, "newest_before"), (LivePages, "shares"))),
+    ("rows of postings, and texts that share keys", ((LivePages, "prepare"), (StoredReads, "propose"))),
+    ("rows of candidates", ((StoredReads, "page"), (StoredReads, "value"), (StoredReads, "postings"))),
+    ("verify: exact comparison and the verdict", ((LivePages, "compare"),)),
     (
         "bases: rows and bodies of relatives",
         (
@@ -275,7 +262,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ),
     ("records and cell values", ((LocalValues, "append_group"),)),
     ("body, text and long values of a page, around zstd", ((Encoder, "encode"),)),
-    ("postings", ((HashIndex, "add"), (HashIndex, "pack"))),
+    ("postings", ((LivePages, "add"), (LivePages, "pack_postings"))),
     ("commit: segment written and synced", ((ValueLog, "sync"), (ValueLog, "flush"))),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
     ("commit: rows, totals, manifest, caches", ((LocalCommitter, "commit"), (View, "committed"))),

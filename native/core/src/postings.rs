@@ -329,7 +329,7 @@ const CROWD: u64 = 0x5bf0_3635_dcf9_8c31;
 const TEMPLATE_CHAINS: usize = 16;
 
 /// What going along the chains of a page gives; see `dedup.index.Proposal`.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub proposal: Proposal,
     pub is_crowded: bool,

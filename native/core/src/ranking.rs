@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 /// The texts to look at, and what else a look-up tells.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proposal {
     /// Text numbers, in the order in which to look at them.
     pub numbers: Vec<u64>,

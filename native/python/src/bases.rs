@@ -1,14 +1,14 @@
 //! Bases of deltas for Python: `docstore_store::bases`, which asks one function of Python for what no cache has.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use docstore_frames::Name;
 use docstore_store::bases::{self, Pointer, Reads, Stored};
-use docstore_store::lru::Figures;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PySet, PyString};
 
+use crate::asking::CacheCounts;
 use crate::convert::defect;
 
 /// The fields of `model.capture.PagePointer`.
@@ -61,12 +61,10 @@ impl Reads<PyBackedBytes> for Reader<'_> {
     }
 }
 
-/// Stored values that deltas are made against.  REQUIRES: the committer's lock, but for `figures`.
+/// Stored values that deltas are made against.  REQUIRES: the committer's lock.
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
 pub struct Bases {
     held: Mutex<bases::Bases<PyBackedBytes>>,
-    /// Those seen last: another thread may ask while a read is under way.
-    figures: Mutex<[Figures; 3]>,
 }
 
 impl Bases {
@@ -92,16 +90,12 @@ impl Bases {
     /// Bytes that may be held: of values, of rows, of newest pages; and of one entry.
     #[new]
     fn new(values: usize, rows: usize, newest: usize, entry: usize) -> Self {
-        Self { held: Mutex::new(bases::Bases::new(values, rows, newest, entry)), figures: Mutex::default() }
+        Self { held: Mutex::new(bases::Bases::new(values, rows, newest, entry)) }
     }
 
-    /// Bytes in use, entries, hits and misses of the caches of values, rows and newest pages.
-    fn figures(&self) -> [Figures; 3] {
-        let mut last = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(held) = self.held.try_lock() {
-            *last = held.figures();
-        }
-        *last
+    /// Of the caches of values, rows and newest pages.
+    fn counts(&self) -> PyResult<[CacheCounts; 3]> {
+        Ok(self.lock()?.counts().map(CacheCounts))
     }
 
     /// Name, bytes and cell value of the base for a value that resembles a stored one: column 0 is a body, 1 a text.

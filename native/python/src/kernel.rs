@@ -3,12 +3,13 @@
 //! The GIL is let go while bodies are analysed.  A panic over one body among others is the error of that body.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
-use docstore_kernel::analysis::Fingerprints;
 use docstore_kernel::sketch::BINS;
 use docstore_kernel::titles::Facts;
 use docstore_kernel::words::Words;
-use docstore_kernel::{pairs, Analyser, Extractor, Options, Outcome, Page};
+use docstore_kernel::{analysis, pairs, Analyser, Extractor, Options, Outcome, Page};
+use docstore_store::pages::Marks;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -16,6 +17,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::convert::{caught, detached, words_as_bytes};
+use crate::fingerprints::Fingerprints;
 
 /// Bodies are analysed in runs of about so many bytes, each without the GIL: seldom enough to ask for it, and little
 /// enough to stay in the processor's cache.
@@ -31,7 +33,7 @@ const ANALYSIS_BYTES: usize = 33;
 /// Analyses bodies by one fixed choice of extractor and shingle length; stateless, safe in threads.
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
 pub struct Kernel {
-    options: Options,
+    pub options: Options,
 }
 
 /// One body after the core: digest of the body, what it is or why it cannot be told, the page, and the
@@ -169,19 +171,19 @@ impl Kernel {
     }
 
     /// Fingerprints of a main text in UTF-8, as `analyse` gives them; None if it has no word.
-    fn fingerprints<'py>(
+    fn fingerprints(
         &self,
-        python: Python<'py>,
+        python: Python<'_>,
         text: PyBackedBytes,
-        title: &Bound<'py, PyString>,
-    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        title: &Bound<'_, PyString>,
+    ) -> PyResult<Option<Fingerprints>> {
         let (mut workshop, title) = (self.workshop(), title.to_string_lossy());
         let found = detached(python, || {
             let found = workshop.analyser.fingerprints_of(&String::from_utf8_lossy(&text))?;
             Some((found, Facts::of(&text, &title)))
         })?;
         Self::keep(workshop, text.len());
-        found.map(|(found, facts)| numbers(python, &found, facts)).transpose()
+        Ok(found.map(|(found, facts)| fingerprints_of(found, facts)))
     }
 
     /// The shingle sets of texts, one after the other, as `shingles` gives them, and how many members each has; then a
@@ -263,26 +265,13 @@ fn fields<'py>(python: Python<'py>, page: &Page, facts: Facts) -> PyResult<Bound
         PyBytes::new(python, declared.headings.as_bytes()),
         PyBytes::new(python, &page.main),
         &declared.links,
-        page.fingerprints.as_ref().map(|found| numbers(python, found, facts)).transpose()?,
+        page.fingerprints.as_ref().map(|found| fingerprints_of(found.clone(), facts)),
     )
         .into_pyobject(python)
 }
 
-/// word count, text digest, simhash, sketch, band keys, samples, runs, shingle set, facts.
-fn numbers<'py>(python: Python<'py>, found: &Fingerprints, facts: Facts) -> PyResult<Bound<'py, PyTuple>> {
-    (
-        found.word_count,
-        PyBytes::new(python, &found.text_digest),
-        found.simhash,
-        PyBytes::new(python, &found.sketch),
-        words_as_bytes(python, &found.band_keys)?,
-        words_as_bytes(python, &found.samples)?,
-        words_as_bytes(python, &found.runs)?,
-        words_as_bytes(python, &found.shingles)?,
-        PyBytes::new(python, &facts.name),
-        facts.holds_title,
-    )
-        .into_pyobject(python)
+fn fingerprints_of(found: analysis::Fingerprints, facts: Facts) -> Fingerprints {
+    Fingerprints(Arc::new(Marks::new(found, facts)))
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

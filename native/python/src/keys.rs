@@ -14,6 +14,18 @@ fn plain_row_key<'py>(url: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
     Some(PyBytes::new(url.py(), &key))
 }
 
+/// The part of a row key that names its host; b"" if it has none.
+#[pyfunction]
+fn host_of<'py>(python: Python<'py>, row_key: &[u8]) -> Bound<'py, PyBytes> {
+    PyBytes::new(python, keys::host_of(row_key))
+}
+
+/// The name of the host of a row, without a leading `www.` or `m.`; for a row without a host its whole key.
+#[pyfunction]
+fn site<'py>(python: Python<'py>, row_key: &[u8]) -> Bound<'py, PyBytes> {
+    PyBytes::new(python, keys::site(row_key))
+}
+
 /// The rows of postings of a page: by its body, its text, and its text and title; b"" for a text that is not compared.
 #[pyfunction]
 fn posting_rows<'py>(
@@ -53,6 +65,8 @@ fn prefix_length(python: Python<'_>, key: &[u8]) -> PyResult<usize> {
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plain_row_key, module)?)?;
+    module.add_function(wrap_pyfunction!(host_of, module)?)?;
+    module.add_function(wrap_pyfunction!(site, module)?)?;
     module.add_function(wrap_pyfunction!(posting_rows, module)?)?;
     module.add_function(wrap_pyfunction!(escape, module)?)?;
     module.add_function(wrap_pyfunction!(row_key_of, module)?)?;

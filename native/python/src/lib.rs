@@ -5,14 +5,17 @@
 //! surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
 mod bases;
+mod asking;
 mod cache;
 mod captures;
 mod checks;
 mod convert;
 mod encode;
 mod filter;
+mod fingerprints;
 mod format;
 mod headers;
+mod judge;
 mod kernel;
 mod keys;
 mod moving;
@@ -28,6 +31,7 @@ mod survey;
 mod sweeps;
 mod text;
 mod totals;
+mod titles;
 mod values;
 mod verdicts;
 
@@ -42,11 +46,14 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cache::LruCache>()?;
     module.add_class::<filter::RowFilter>()?;
     bases::add_to(module)?;
+    asking::add_to(module)?;
     captures::add_to(module)?;
     checks::add_to(module)?;
     encode::add_to(module)?;
+    fingerprints::add_to(module)?;
     format::add_to(module)?;
     headers::add_to(module)?;
+    judge::add_to(module)?;
     kernel::add_to(module)?;
     keys::add_to(module)?;
     moving::add_to(module)?;
@@ -61,6 +68,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     sweeps::add_to(module)?;
     text::add_to(module)?;
     totals::add_to(module)?;
+    titles::add_to(module)?;
     values::add_to(module)?;
     verdicts::add_to(module)
 }

@@ -3,7 +3,7 @@
 use docstore_store::packed::{self, Row, LARGEST_CELL_BYTES};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyIterator, PyList, PyString, PyType};
 
 use crate::convert::{new_of, InvalidArgument};
 use crate::filter::RowFilter;
@@ -49,6 +49,12 @@ impl PackedRows {
             self.rows.add_cell(family.to_str().ok()?, qualifier.as_bytes(), timestamp, value.as_bytes())?;
         }
         Some(())
+    }
+
+    /// Fill in further rows.
+    pub fn fill(&mut self, fill: impl FnOnce(&mut packed::PackedRows) -> Option<()>) -> PyResult<()> {
+        self.unpacked = None;
+        fill(&mut self.rows).ok_or_else(|| InvalidArgument::new_err("a table does not take these cells"))
     }
 
     fn unpacked<'py>(&mut self, python: Python<'py>) -> PyResult<Bound<'py, PyList>> {
@@ -116,20 +122,6 @@ impl PackedRows {
         rows.try_iter()?.try_for_each(|row| self.append(&row?))
     }
 
-    /// Add rows of a table that has qualifiers alone: lists of them by row key.
-    fn add_qualifiers(&mut self, table: &str, family: &str, rows: &Bound<'_, PyDict>) -> PyResult<()> {
-        let refused = || InvalidArgument::new_err("this table has more than qualifiers");
-        for (row_key, qualifiers) in rows {
-            self.rows.begin_row(table, row_key.cast::<PyBytes>()?.as_bytes()).ok_or_else(refused)?;
-            for qualifier in qualifiers.cast::<PyList>()? {
-                let qualifier = qualifier.cast_into::<PyBytes>()?;
-                self.rows.add_cell(family, qualifier.as_bytes(), 0, b"").ok_or_else(refused)?;
-            }
-        }
-        self.unpacked = None;
-        Ok(())
-    }
-
     fn __len__(&self) -> usize {
         self.rows.row_count()
     }
@@ -145,23 +137,6 @@ impl PackedRows {
     /// The rows of a table.
     fn of_table<'py>(&self, python: Python<'py>, table: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.some(python, |row| row.table == table)
-    }
-
-    /// Row keys and qualifiers of the rows of a table; of one whose row keys begin with one of these bytes.
-    fn qualifiers<'py>(&self, python: Python<'py>, table: &str, kinds: &[u8]) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        let bytes = |part: &[u8]| PyBytes::new(python, part);
-        let of_row = |row: Row<'_>| {
-            let row_key = row.row_key();
-            let is_wanted = row.table == table && row_key.first().is_some_and(|kind| kinds.contains(kind));
-            let qualifiers = || row.cells().map(|cell| bytes(&cell.qualifier)).collect::<Vec<_>>();
-            is_wanted.then(|| (bytes(&row_key), qualifiers()).into_pyobject(python))
-        };
-        self.rows.rows().filter_map(of_row).collect()
-    }
-
-    /// Row keys of the rows with a capture record.
-    fn captured<'py>(&self, python: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
-        self.rows.rows().filter(|row| row.has_capture()).map(|row| PyBytes::new(python, &row.row_key())).collect()
     }
 
     /// Put the cells into a batch, in order, and the rows into the filter.

@@ -1,40 +1,22 @@
 //! Postings for Python: questions to the index, those of a batch, and hashes of all for a check.
 
-use docstore_kernel::postings::{self, mix_key, Answer, Asked, Recent};
-use docstore_kernel::ranking::{self, Looks};
+use docstore_kernel::postings::{self, mix_key, Recent};
+use docstore_kernel::ranking::Looks;
 use docstore_store::keys::posting_hash;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList};
 
 use crate::convert::words_as_bytes;
+use crate::fingerprints::{IndexQuery, Proposal};
 
-/// What a page asks: band keys, fingerprints and runs, not mixed, the number of its own text, and how many more texts are
-/// wanted than `looks`.
-pub type Question = (PyBuffer<u64>, PyBuffer<u64>, PyBuffer<u64>, u64, usize);
 /// How many texts are looked at; see `ranking::Looks`.
 pub type LookLimits = (usize, usize, usize, usize);
-/// Text numbers, texts found, whether the page's own is among them, numbers that come next, whether it is crowded,
-/// further keys.
-pub type Proposal<'py> = (Vec<u64>, usize, bool, Vec<u64>, bool, Bound<'py, PyBytes>);
 
-/// Take a question apart, propose, and hand the answer over.
-pub fn answered<'py>(
-    python: Python<'py>,
-    asked: Question,
-    looks: LookLimits,
-    propose: impl FnOnce(Asked<'_>, Looks) -> PyResult<Answer>,
-) -> PyResult<Proposal<'py>> {
-    let (band_keys, fingerprints, of_runs, own, more) = asked;
-    let (band_keys, fingerprints) = (band_keys.to_vec(python)?, fingerprints.to_vec(python)?);
-    let asked = Asked { band_keys: &band_keys, fingerprints: &fingerprints, runs: &of_runs.to_vec(python)?, own };
-    let (near, inside, most, further) = looks;
-    let looks = Looks { near: near.saturating_add(more), inside: inside.saturating_add(more), most, further };
-    let found = propose(asked, looks)?;
-    let further_keys = words_as_bytes(python, &found.further_keys)?;
-    let ranking::Proposal { numbers, candidates, holds_own, further } = found.proposal;
-    Ok((numbers, candidates, holds_own, further, found.is_crowded, further_keys))
+/// How many texts are looked at for a question.
+pub fn looks_of((near, inside, most, further): LookLimits, query: &IndexQuery) -> Looks {
+    Looks { near: near.saturating_add(query.more), inside: inside.saturating_add(query.more), most, further }
 }
 
 /// The chains of a page looked up by a function of Python, and what they lead to ranked.
@@ -43,23 +25,23 @@ pub fn answered<'py>(
 #[pyfunction]
 fn propose<'py>(
     python: Python<'py>,
-    asked: Question,
+    query: &IndexQuery,
     limit: usize,
     looks: LookLimits,
     find: &Bound<'py, PyAny>,
-) -> PyResult<Proposal<'py>> {
-    answered(python, asked, looks, |asked, looks| {
-        postings::propose_by(asked, limit, looks, |keys| {
-            let found = find.call1((words_as_bytes(python, &keys)?,))?;
-            let (owners, texts) = found.extract::<(PyBuffer<i64>, PyBuffer<u64>)>()?;
-            let found: Vec<_> =
-                owners.to_vec(python)?.into_iter().map(|owner| owner as u32).zip(texts.to_vec(python)?).collect();
-            match found.iter().all(|&(owner, _)| (owner as usize) < keys.len()) {
-                true => Ok(found),
-                false => Err(PyValueError::new_err("a look-up gives a posting of a key that it was not asked for")),
-            }
-        })
-    })
+) -> PyResult<Proposal> {
+    let looks = looks_of(looks, query);
+    let answer = postings::propose_by(query.asked(), limit, looks, |keys| {
+        let found = find.call1((words_as_bytes(python, &keys)?,))?;
+        let (owners, texts) = found.extract::<(PyBuffer<i64>, PyBuffer<u64>)>()?;
+        let found: Vec<_> =
+            owners.to_vec(python)?.into_iter().map(|owner| owner as u32).zip(texts.to_vec(python)?).collect();
+        match found.iter().all(|&(owner, _)| (owner as usize) < keys.len()) {
+            true => Ok(found),
+            false => Err(PyValueError::new_err("a look-up gives a posting of a key that it was not asked for")),
+        }
+    })?;
+    Ok(Proposal::new(answer))
 }
 
 /// Postings of a batch, by mixed key.
@@ -79,14 +61,11 @@ impl Postings {
         self.0.texts().len()
     }
 
-    /// Add a text under keys that are not mixed, each once.
-    #[pyo3(signature = (text, *parts))]
-    fn post<'py>(&mut self, python: Python<'py>, text: u64, parts: &Bound<'py, PyTuple>) -> PyResult<()> {
-        let mut keys = Vec::new();
-        for part in parts {
-            keys.extend(part.extract::<PyBuffer<u64>>()?.to_vec(python)?.into_iter().map(mix_key));
-        }
-        if self.0.post(text, &keys) {
+    /// Add the text of a query, under the first keys of its chains and the further ones of a proposal.
+    #[pyo3(signature = (query, proposal=None))]
+    fn post(&mut self, query: &IndexQuery, proposal: Option<&Proposal>) -> PyResult<()> {
+        let keys: Vec<u64> = query.posted(proposal).into_iter().map(mix_key).collect();
+        if self.0.post(query.asked().own, &keys) {
             return Ok(());
         }
         Err(PyValueError::new_err("no room for another text: commit those posted"))

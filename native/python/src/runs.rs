@@ -17,7 +17,8 @@ use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::checks::Queries;
 use crate::convert::{detached, run_error, words_as_bytes, InvalidArgument};
-use crate::postings::{answered, LookLimits, Postings, Proposal, Question};
+use crate::fingerprints::{IndexQuery, Proposal};
+use crate::postings::{looks_of, LookLimits, Postings};
 
 /// A cell of the log of so many bytes is posted without the GIL: of some 16 texts, a tenth of a millisecond.
 const LONG_CELL_BYTES: usize = 8 << 10;
@@ -223,20 +224,18 @@ impl Runs {
     }
 
     /// The chains of a page looked up, and what they lead to ranked; removed texts are left out.
-    #[pyo3(signature = (asked, looks, batch = None, lower = None, skips_damage = false))]
-    fn propose<'py>(
+    #[pyo3(signature = (query, looks, batch = None, lower = None, skips_damage = false))]
+    fn propose(
         &self,
-        python: Python<'py>,
-        asked: Question,
+        query: &IndexQuery,
         looks: LookLimits,
-        batch: Option<PyRef<'py, Postings>>,
-        lower: Option<PyRef<'py, Self>>,
+        batch: Option<PyRef<'_, Postings>>,
+        lower: Option<PyRef<'_, Self>>,
         skips_damage: bool,
-    ) -> PyResult<Proposal<'py>> {
+    ) -> PyResult<Proposal> {
         let (batch, lower) = (batch.as_ref().map(|batch| &batch.0), lower.as_ref().map(|lower| &lower.0));
-        answered(python, asked, looks, |asked, looks| {
-            self.0.propose(asked, looks, batch, lower, skips_damage).map_err(run_error)
-        })
+        let looks = looks_of(looks, query);
+        self.0.propose(query.asked(), looks, batch, lower, skips_damage).map(Proposal::new).map_err(run_error)
     }
 
     /// Numbers of the rows whose texts no look-up finds, though their buckets have room for them.

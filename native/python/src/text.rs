@@ -8,7 +8,7 @@ use docstore_kernel::charset::Origin;
 use docstore_kernel::markdown;
 use docstore_kernel::search;
 use docstore_kernel::source::{self, Buffers, Source};
-use docstore_kernel::titles::{distinctive, held};
+use docstore_kernel::titles::distinctive;
 use docstore_kernel::words::{self, Words};
 use docstore_kernel::{charset, expressions, kind, Extractor};
 use pyo3::exceptions::PyValueError;
@@ -51,19 +51,6 @@ fn placed_words<'py>(text: &Bound<'py, PyString>) -> PyResult<(String, [Bound<'p
     let bytes = |numbers: Vec<u32>| -> Vec<u8> { numbers.into_iter().flat_map(u32::to_ne_bytes).collect() };
     let numbers = [placed.begins, placed.starts, placed.ends].map(|numbers| PyBytes::new(python, &bytes(numbers)));
     Ok((placed.folded, numbers))
-}
-
-/// Which of some normalised words are words of a text, and how many words the text has.
-#[pyfunction]
-fn held_words(text: &Bound<'_, PyString>, wanted: Vec<Bound<'_, PyString>>) -> (Vec<bool>, usize) {
-    let text = text.to_string_lossy();
-    let wanted: Vec<Cow<'_, str>> = wanted.iter().map(|word| word.to_string_lossy()).collect();
-    let mut words = WORDS.take();
-    let (held, count) = (held(&text, &wanted, &mut words), words.ends().len());
-    if text.len() <= KEPT_BODY_BYTES {
-        WORDS.set(words);
-    }
-    (held, count)
 }
 
 /// The words of a title that distinguish its page.
@@ -253,7 +240,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TEXT_LIMIT_BYTES", TEXT_LIMIT_BYTES)?;
     module.add_function(wrap_pyfunction!(joined_words, module)?)?;
     module.add_function(wrap_pyfunction!(placed_words, module)?)?;
-    module.add_function(wrap_pyfunction!(held_words, module)?)?;
     module.add_function(wrap_pyfunction!(distinctive_words, module)?)?;
     module.add_function(wrap_pyfunction!(is_unspaced, module)?)?;
     module.add_class::<Expression>()?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use docstore_frames::Name;
 
-use crate::lru::{Figures, Lru};
+use crate::lru::{Counts, Lru};
 use crate::values::{parse, Value};
 
 /// A larger value is no base, because each read of a delta decodes its base.
@@ -74,12 +74,14 @@ pub struct NewBase<R> {
 /// Stored values that deltas are made against.
 pub struct Bases<R> {
     /// By the cell value of a body or text: the base to use for a similar one.
-    values: Lru<Arc<Base<R>>>,
+    values: Lru<Box<[u8]>, Arc<Base<R>>>,
     /// Cell value of a base by name; empty if there was no such row when it was read.
-    rows: Lru<Box<[u8]>>,
+    rows: Lru<Name, Box<[u8]>>,
     /// The newest page of each path, where paths that differ only in a version or a language are one path.  It fills
     /// again after a restart, and compaction finds the bases that were missed.
-    newest: Lru<Pointer>,
+    newest: Lru<Box<[u8]>, Pointer>,
+    /// Memory of an entry next to its value.
+    entry: usize,
     new: Vec<NewBase<R>>,
     new_rows: Vec<(Name, Box<[u8]>)>,
 }
@@ -88,17 +90,18 @@ impl<R: AsRef<[u8]>> Bases<R> {
     /// Bytes that may be held: of values, of rows, of newest pages; and of one entry.
     pub fn new(values: usize, rows: usize, newest: usize, entry: usize) -> Self {
         Self {
-            values: Lru::new(values, entry),
-            rows: Lru::new(rows, entry),
-            newest: Lru::new(newest, entry),
+            values: Lru::new(values),
+            rows: Lru::new(rows),
+            newest: Lru::new(newest),
+            entry,
             new: Vec::new(),
             new_rows: Vec::new(),
         }
     }
 
     /// Of the caches of values, rows and newest pages.
-    pub fn figures(&self) -> [Figures; 3] {
-        [self.values.figures(), self.rows.figures(), self.newest.figures()]
+    pub fn counts(&self) -> [Arc<Counts>; 3] {
+        [self.values.counts(), self.rows.counts(), self.newest.counts()]
     }
 
     /// The base for a new value that resembles a stored one: the stored value, or its own base if it is a delta.
@@ -135,7 +138,7 @@ impl<R: AsRef<[u8]>> Bases<R> {
             }
         };
         let base = Arc::new(base);
-        self.values.put(cell_value, base.clone(), (*base.raw).as_ref().len());
+        self.values.put(cell_value.into(), self.entry + (*base.raw).as_ref().len(), base.clone());
         Ok(Some(base))
     }
 
@@ -144,7 +147,7 @@ impl<R: AsRef<[u8]>> Bases<R> {
             return Ok(row.clone());
         }
         let row = reads.row(name)?.into_boxed_slice();
-        self.rows.put(name, row.clone(), ROW_BYTES);
+        self.rows.put(*name, self.entry + ROW_BYTES, row.clone());
         Ok(row)
     }
 
@@ -168,7 +171,7 @@ impl<R: AsRef<[u8]>> Bases<R> {
             return None;
         }
         let before = self.newest.get(path).cloned();
-        self.newest.put(path, page.clone(), PAGE_BYTES + page.row_key.len());
+        self.newest.put(path.into(), self.entry + PAGE_BYTES + page.row_key.len(), page.clone());
         before.filter(|before| before.row_key != page.row_key)
     }
 
@@ -207,12 +210,12 @@ impl<R: AsRef<[u8]>> Bases<R> {
         }
         if own > 0 {
             for (name, row) in new_rows {
-                self.rows.put(&name, row, ROW_BYTES);
+                self.rows.put(name, self.entry + ROW_BYTES, row);
             }
         }
         for NewBase { base, cell_value, .. } in new {
             let bytes = (*base.raw).as_ref().len();
-            self.values.put(&cell_value, base, bytes);
+            self.values.put(cell_value, self.entry + bytes, base);
         }
     }
 

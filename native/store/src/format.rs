@@ -92,6 +92,7 @@ numbers_and! {
     ;
     ROW_KEY_LABEL_SEPARATOR: u8 = b',', Literal::Bytes(b",");
     ROW_KEY_HOST_END: u8 = b')', Literal::Bytes(b")");
+    ROW_KEY_NO_HOST: u8 = b'(', Literal::Bytes(b"(");
     ROW_KEY_SCHEME_MARK: u8 = b' ', Literal::Bytes(b" ");
     KEY_ESCAPE: [u8; 2] = [0, 0xff], Literal::Bytes(b"\0\xff");
     KEY_END: [u8; 2] = [0, 1], Literal::Bytes(b"\0\x01");

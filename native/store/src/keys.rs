@@ -8,8 +8,8 @@ use docstore_kernel::words::Words;
 
 use crate::format::{
     BARE_TABLES, FAMILY_END, KEY_END, KEY_ESCAPE, KEY_KIND_CELL, POSTING_BODY, POSTING_BODY_BYTES, POSTING_TEXT,
-    ROW_KEY_HOST_END, ROW_KEY_LABEL_SEPARATOR, ROW_KEY_SCHEME_MARK, TABLE_TAGS, TEXT_NUMBER_BYTES, TIMESTAMP_MAX,
-    TITLE_KEY_BYTES, URL_LIMIT_BYTES,
+    ROW_KEY_HOST_END, ROW_KEY_LABEL_SEPARATOR, ROW_KEY_NO_HOST, ROW_KEY_SCHEME_MARK, TABLE_TAGS, TEXT_NUMBER_BYTES,
+    TIMESTAMP_MAX, TITLE_KEY_BYTES, URL_LIMIT_BYTES,
 };
 
 pub const TIMESTAMP_BYTES: usize = 8;
@@ -150,6 +150,37 @@ pub fn posting_rows(body_checksum: &[u8], text_checksum: &[u8], title: &[u8], wo
         rows.push(named(POSTING_TEXT, &[number, &title_key.as_bytes()[..TITLE_KEY_BYTES]].concat()));
     }
     rows
+}
+
+/// Where the host of a row key ends; None if it has none.
+fn host_end(row_key: &[u8]) -> Option<usize> {
+    let end = row_key.iter().position(|byte| *byte == ROW_KEY_HOST_END)?;
+    (row_key[0] != ROW_KEY_NO_HOST).then_some(end)
+}
+
+/// The part of a row key that names its host; empty if it has none.
+pub fn host_of(row_key: &[u8]) -> &[u8] {
+    &row_key[..host_end(row_key).unwrap_or(0)]
+}
+
+/// Row keys of rows of tables without URLs begin so: `(urn:docstore:SOURCE:ID`.
+const TABLE_ROW: &[u8] = b"(urn:docstore:";
+
+/// The name of the host of a row, without a leading `www.` or `m.`; for a row without a host its whole key.
+///
+/// At least two labels remain: `www.com` and `m.com` are two sites.  All rows of one table source are one site.
+pub fn site(row_key: &[u8]) -> &[u8] {
+    if let Some(rest) = row_key.strip_prefix(TABLE_ROW) {
+        let source = rest.iter().position(|byte| *byte == b':').unwrap_or(rest.len());
+        return &row_key[..TABLE_ROW.len() + source];
+    }
+    let Some(end) = host_end(row_key) else { return row_key };
+    let host = &row_key[..end];
+    let Some(last) = host.iter().rposition(|byte| *byte == ROW_KEY_LABEL_SEPARATOR) else { return host };
+    match &host[last + 1..] {
+        b"www" | b"m" if host[..last].contains(&ROW_KEY_LABEL_SEPARATOR) => &host[..last],
+        _ => host,
+    }
 }
 
 /// The number of a text in the index: the first bytes of its checksum behind the scheme; None if it is too short.

@@ -4,24 +4,32 @@
 //! What is damaged or unknown is None or a fault; the caller says where it lies.
 #![deny(unsafe_code)]
 
+pub mod alike;
 pub mod bases;
+pub mod candidates;
 pub mod capture;
 pub mod check;
+pub mod compare;
+pub mod core;
 pub mod encoding;
+pub mod evidence;
 pub mod format;
 pub mod headers;
 pub mod index;
 pub mod keys;
 pub mod live;
-pub mod moving;
 pub mod lru;
+pub mod moving;
 pub mod packed;
+pub mod pages;
+pub mod posted;
 pub mod record;
 pub mod rows;
 pub mod run;
 pub mod segment;
 pub mod survey;
 pub mod sweep;
+pub mod titles;
 pub mod totals;
 pub mod values;
 pub mod varint;

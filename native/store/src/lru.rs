@@ -1,75 +1,141 @@
-//! A cache by bytes that is bounded by the cost of its values: what was used longest ago is evicted first.
+//! A cache that forgets what was used least recently, bounded by the cost of its values.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// A cache of values by bytes.
-pub struct Lru<V> {
-    most: usize,
-    /// Of one entry, next to its value.
-    entry_cost: usize,
-    turns: HashMap<Arc<[u8]>, u64>,
-    /// By turn: the least recently used is the first.  Key, value and cost.
-    entries: BTreeMap<u64, (Arc<[u8]>, V, usize)>,
-    next_turn: u64,
-    used: usize,
-    hits: u64,
-    misses: u64,
+/// What a cache holds and how it was used; other threads read it at any time.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub used: AtomicUsize,
+    pub entries: AtomicUsize,
+    pub hits: AtomicU64,
+    pub misses: AtomicU64,
 }
 
-/// Cost of what a cache holds, its entries, and its look-ups that found a value or none.
-pub type Figures = (usize, usize, u64, u64);
+struct Entry<V> {
+    turn: u64,
+    cost: usize,
+    value: V,
+}
 
-impl<V> Lru<V> {
-    pub fn new(most: usize, entry_cost: usize) -> Self {
-        let (turns, entries) = (HashMap::new(), BTreeMap::new());
-        Self { most, entry_cost, turns, entries, next_turn: 0, used: 0, hits: 0, misses: 0 }
+pub struct Lru<K, V> {
+    /// Of all values together; one that costs more is not held.
+    capacity: usize,
+    entries: HashMap<K, Entry<V>>,
+    /// By turn: the least recently used is the first.
+    order: BTreeMap<u64, K>,
+    next_turn: u64,
+    used: usize,
+    counts: Arc<Counts>,
+}
+
+impl<K: Hash + Eq + Clone, V> Lru<K, V> {
+    pub fn new(capacity: usize) -> Self {
+        let (entries, order) = (HashMap::new(), BTreeMap::new());
+        Self { capacity, entries, order, next_turn: 0, used: 0, counts: Arc::default() }
     }
 
-    /// A value, which now is the one that was used last.
-    pub fn get(&mut self, key: &[u8]) -> Option<&V> {
-        let Some(turn) = self.turns.get_mut(key) else {
-            self.misses += 1;
+    pub fn counts(&self) -> Arc<Counts> {
+        self.counts.clone()
+    }
+
+    fn count(&self) {
+        self.counts.used.store(self.used, Ordering::Relaxed);
+        self.counts.entries.store(self.entries.len(), Ordering::Relaxed);
+    }
+
+    pub fn contains<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: std::borrow::Borrow<Q>,
+    {
+        self.entries.contains_key(key)
+    }
+
+    /// The value of a key, which becomes the most recently used.
+    pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: std::borrow::Borrow<Q>,
+    {
+        let Some(entry) = self.entries.get_mut(key) else {
+            self.counts.misses.fetch_add(1, Ordering::Relaxed);
             return None;
         };
-        self.hits += 1;
-        self.next_turn += 1;
-        let entry = self.entries.remove(&std::mem::replace(turn, self.next_turn))?;
-        Some(&self.entries.entry(self.next_turn).or_insert(entry).1)
+        self.counts.hits.fetch_add(1, Ordering::Relaxed);
+        if let Some(key) = self.order.remove(&entry.turn) {
+            self.next_turn += 1;
+            entry.turn = self.next_turn;
+            self.order.insert(entry.turn, key);
+        }
+        Some(&mut entry.value)
     }
 
-    /// Keep a value; one that costs more than the whole cache may hold only drops the value before it.
-    pub fn put(&mut self, key: &[u8], value: V, cost: usize) {
-        self.drop(key);
-        let cost = cost + self.entry_cost;
-        if cost > self.most {
-            return;
+    /// Hold a value in place of the key's last one; it becomes the most recently used.
+    pub fn put(&mut self, key: K, cost: usize, value: V) {
+        self.take(&key);
+        if cost <= self.capacity {
+            self.next_turn += 1;
+            self.order.insert(self.next_turn, key.clone());
+            self.entries.insert(key, Entry { turn: self.next_turn, cost, value });
+            self.used += cost;
+            self.shrink();
         }
-        self.next_turn += 1;
-        let key: Arc<[u8]> = key.into();
-        self.turns.insert(key.clone(), self.next_turn);
-        self.entries.insert(self.next_turn, (key, value, cost));
-        self.used += cost;
-        while self.used > self.most {
-            let Some((_, (key, _, cost))) = self.entries.pop_first() else { break };
-            self.turns.remove(&key);
-            self.used -= cost;
+        self.count();
+    }
+
+    /// Give the value of a key another cost, because it has changed; the key becomes the most recently used.
+    pub fn set_cost<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, cost: usize)
+    where
+        K: std::borrow::Borrow<Q>,
+    {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        self.used = self.used - entry.cost + cost;
+        entry.cost = cost;
+        if let Some(key) = self.order.remove(&entry.turn) {
+            self.next_turn += 1;
+            entry.turn = self.next_turn;
+            self.order.insert(entry.turn, key);
+        }
+        if cost > self.capacity {
+            self.take(key);
+        }
+        self.shrink();
+        self.count();
+    }
+
+    fn shrink(&mut self) {
+        while self.used > self.capacity {
+            let Some((_, oldest)) = self.order.pop_first() else { break };
+            self.used -= self.entries.remove(&oldest).map_or(0, |entry| entry.cost);
         }
     }
 
-    pub fn drop(&mut self, key: &[u8]) {
-        let entry = self.turns.remove(key).and_then(|turn| self.entries.remove(&turn));
-        self.used -= entry.map_or(0, |(_, _, cost)| cost);
+    fn take<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: std::borrow::Borrow<Q>,
+    {
+        let entry = self.entries.remove(key)?;
+        self.order.remove(&entry.turn);
+        self.used -= entry.cost;
+        Some(entry.value)
+    }
+
+    /// Remove a key, if it is held.
+    pub fn drop<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: std::borrow::Borrow<Q>,
+    {
+        let taken = self.take(key);
+        self.count();
+        taken
     }
 
     pub fn clear(&mut self) {
-        self.turns.clear();
         self.entries.clear();
+        self.order.clear();
         self.used = 0;
-    }
-
-    pub fn figures(&self) -> Figures {
-        (self.used, self.entries.len(), self.hits, self.misses)
+        self.count();
     }
 }
 
@@ -78,32 +144,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_longest_ago_is_evicted() {
-        let mut cache = Lru::new(30, 4);
-        for (key, value) in [(&b"a"[..], 1), (b"b", 2), (b"c", 3)] {
-            cache.put(key, value, 6);
-        }
-        assert_eq!(cache.get(b"a"), Some(&1));
-        cache.put(b"d", 4, 6);
-        assert_eq!([&b"b"[..], b"a", b"d"].map(|key| cache.get(key).copied()), [None, Some(1), Some(4)]);
-        assert_eq!(cache.figures(), (30, 3, 3, 1));
-        cache.put(b"a", 5, 1);
-        assert_eq!(cache.get(b"a"), Some(&5));
-        assert_eq!(cache.figures().0, 25);
+    fn the_least_recently_used_goes_first_and_what_is_too_large_is_not_held() {
+        let mut cache = Lru::new(10);
+        cache.put("a", 4, 1);
+        cache.put("b", 4, 2);
+        assert_eq!(cache.get("a"), Some(&mut 1));
+        cache.put("c", 4, 3);
+        assert_eq!(cache.get("b"), None);
+        assert_eq!(cache.get("c"), Some(&mut 3));
+        cache.put("a", 11, 4);
+        assert_eq!((cache.contains("a"), cache.contains("c")), (false, true));
+        let counts = cache.counts();
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        assert_eq!((read(&counts.hits), read(&counts.misses)), (2, 1));
+        assert_eq!((counts.used.load(Ordering::Relaxed), counts.entries.load(Ordering::Relaxed)), (4, 1));
     }
 
     #[test]
-    fn a_value_that_is_too_large_only_drops_the_one_before_it() {
-        let mut cache = Lru::new(30, 4);
-        cache.put(b"a", 1, 6);
-        cache.put(b"b", 2, 6);
-        cache.put(b"a", 3, 27);
-        assert_eq!([&b"a"[..], b"b"].map(|key| cache.get(key).copied()), [None, Some(2)]);
+    fn a_value_that_grows_pushes_others_out() {
+        let mut cache = Lru::new(10);
+        cache.put(1, 4, ());
+        cache.put(2, 4, ());
+        cache.set_cost(&1, 8);
+        assert_eq!((cache.contains(&1), cache.contains(&2)), (true, false));
+        cache.set_cost(&1, 11);
+        assert!(!cache.contains(&1));
+        cache.put(3, 1, ());
+        assert_eq!((cache.drop(&3), cache.drop(&3)), (Some(()), None));
         cache.clear();
-        assert_eq!(cache.get(b"b"), None);
-        assert_eq!(cache.figures(), (0, 0, 1, 2));
-        let mut nothing = Lru::new(0, 0);
-        nothing.put(b"a", 1, 1);
-        assert_eq!(nothing.get(b"a"), None);
+        assert_eq!(cache.counts().used.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,0 +1,415 @@
+//! The core for Python: what judging pages knows, and the verdicts.
+//!
+//! Python asks under a lock of its own, and everything that is read is read through one object of Python.  While it reads,
+//! the state belongs to the call, and no mutex is held: another call meanwhile, or one in the child of a fork, is refused.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use docstore_store::compare::{
+    Kind, Rules, MAX_VERIFIED, MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, REASON_CROWDED, REASON_DOUBTFUL,
+    REASON_TITLE_MISMATCH,
+};
+use docstore_store::core::{self, Shares, LOOKS};
+use docstore_store::format::{POSTING_BODY, POSTING_TEXT, VERDICT_KINDS};
+use docstore_store::lru::Counts;
+use docstore_store::posted::{pointer, Pointer, POINTER_SLICE};
+use docstore_store::verdict::number_of;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+
+use crate::asking::{
+    analysed_of, asking_of, changes_captures, column_bytes, marks_of, no_text_of, place_of, verdict_fields,
+    CacheCounts, Columns, Reader, SeenPage,
+};
+use crate::convert::{caught, InvalidArgument};
+use crate::fingerprints::Fingerprints;
+use crate::kernel::Kernel;
+use crate::packed::PackedRows;
+
+/// In how many children of forks this process has begun: to ask for the process takes as long as a look-up.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Python calls it in the child of a fork, whose cores are those of the parent.
+#[pyfunction]
+fn note_fork() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The only family of the table of postings.
+const FAMILY: &str = "p";
+
+type State = core::Core<Columns>;
+type Place<'py> = (u64, Bound<'py, PyBytes>);
+
+/// See `docstore_native.Core`.
+#[pyclass(frozen, module = "docstore.dedup.docstore_native")]
+struct Core {
+    /// None while a call works with it.
+    state: Mutex<Option<Box<State>>>,
+    kernel: Py<Kernel>,
+    pages: Arc<Counts>,
+    postings: Arc<Counts>,
+    /// Forks before it was made; see `FORKS`.
+    forks: u32,
+}
+
+impl Core {
+    /// Work with the state, which no other call has meanwhile; a panic drops the batch and all that is cached.
+    fn with<T>(&self, python: Python<'_>, work: impl FnOnce(&mut State) -> PyResult<T>) -> PyResult<T> {
+        if FORKS.load(Ordering::Relaxed) != self.forks {
+            let errors = python.import("docstore.model.errors")?;
+            let error = errors.getattr("StoreUnavailable")?.call1((errors.getattr("FORKED")?,))?;
+            return Err(PyErr::from_value(error));
+        }
+        let taken = self.state.try_lock().ok().and_then(|mut state| state.take());
+        let mut state = taken.ok_or_else(|| PyRuntimeError::new_err("another call judges pages in this core"))?;
+        let done = caught(|| work(&mut state));
+        if done.is_err() {
+            state.drop_batch();
+            state.clear_pages();
+        }
+        if let Ok(mut home) = self.state.try_lock() {
+            *home = Some(state);
+        }
+        done.map_err(PyRuntimeError::new_err)?
+    }
+
+    /// The same with what reads.
+    fn reading<'py, T>(
+        &self,
+        reads: &Bound<'py, PyAny>,
+        work: impl FnOnce(&mut State, &mut Reader<'_, 'py>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let mut reader = Reader { source: reads, kernel: self.kernel.get() };
+        self.with(reads.py(), |state| work(state, &mut reader))
+    }
+}
+
+fn kinds_of(kinds: &[String]) -> PyResult<Vec<Kind>> {
+    let all = [Kind::Exact, Kind::SameText, Kind::Near, Kind::Contained, Kind::Similar, Kind::New];
+    let kind_of = |word: &String| all.into_iter().find(|kind| kind.word() == word);
+    let unknown = |word: &String| PyValueError::new_err(format!("there is no verdict {word:?}"));
+    kinds.iter().map(|word| kind_of(word).ok_or_else(|| unknown(word))).collect()
+}
+
+#[pymethods]
+impl Core {
+    /// `rules`: thresholds of near, contained and similar, and whether titles are compared.  `shares`: bytes for pages,
+    /// postings, sketches and shingles.
+    #[new]
+    fn new(
+        rules: (f64, f64, Option<f64>, bool),
+        kernel: Py<Kernel>,
+        shares: (usize, usize, usize, usize),
+        caches: bool,
+        collects: bool,
+    ) -> PyResult<Self> {
+        let all = [Kind::Exact, Kind::SameText, Kind::Near, Kind::Contained, Kind::Similar, Kind::New];
+        if all.iter().any(|kind| number_of(VERDICT_KINDS, kind.word()) != Some(*kind as u8)) {
+            return Err(InvalidArgument::new_err("the kinds of verdicts are not those of the format"));
+        }
+        let (near, contained, similar, title_rule) = rules;
+        let (pages, postings, sketches, shingles) = shares;
+        let rules = Rules { near, contained, similar, title_rule };
+        let state = State::new(rules, Shares { pages, postings, sketches, shingles }, caches, collects);
+        let (pages, postings) = state.counts();
+        let state = Mutex::new(Some(Box::new(state)));
+        Ok(Self { state, kernel, pages, postings, forks: FORKS.load(Ordering::Relaxed) })
+    }
+
+    /// How the caches of pages and of postings are used.
+    fn counts(&self) -> (CacheCounts, CacheCounts) {
+        (CacheCounts(self.pages.clone()), CacheCounts(self.postings.clone()))
+    }
+
+    // --- verdicts
+
+    fn compare<'py>(
+        &self,
+        row_key: &[u8],
+        body: PyBackedBytes,
+        analysis: &Bound<'py, PyTuple>,
+        status: i64,
+        reads: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let asking = asking_of(analysis, row_key, body, status)?;
+        let verdict = self.reading(reads, |state, reader| state.compare(&asking, reader))?;
+        verdict_fields(reads.py(), &verdict, no_text_of(analysis)?)
+    }
+
+    fn compare_with<'py>(
+        &self,
+        of: Place<'py>,
+        body: PyBackedBytes,
+        analysis: &Bound<'py, PyTuple>,
+        status: i64,
+        reads: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let asking = asking_of(analysis, b"", body, status)?;
+        let of = pointer(of.0, of.1.as_bytes());
+        let verdict = self.reading(reads, |state, reader| state.compare_with(&of, &asking, reader))?;
+        verdict_fields(reads.py(), &verdict, no_text_of(analysis)?)
+    }
+
+    fn of_site<'py>(
+        &self,
+        row_key: &[u8],
+        body: PyBackedBytes,
+        analysis: &Bound<'py, PyTuple>,
+        kinds: Vec<String>,
+        status: i64,
+        reads: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let asking = asking_of(analysis, row_key, body, status)?;
+        let kinds = kinds_of(&kinds)?;
+        let verdict = self.reading(reads, |state, reader| state.of_site(&asking, &kinds, reader))?;
+        verdict.map(|verdict| verdict_fields(reads.py(), &verdict, no_text_of(analysis)?)).transpose()
+    }
+
+    fn shares<'py>(
+        &self,
+        analysis: &Bound<'py, PyTuple>,
+        text_checksum: &[u8],
+        of: Place<'py>,
+        reads: &Bound<'py, PyAny>,
+    ) -> PyResult<(f64, f64)> {
+        let (marks, of) = (marks_of(analysis)?, pointer(of.0, of.1.as_bytes()));
+        self.reading(reads, |state, reader| state.shares(marks.as_ref(), text_checksum, &of, reader))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn similar<'py>(
+        &self,
+        row_key: &[u8],
+        body: PyBackedBytes,
+        analysis: &Bound<'py, PyTuple>,
+        status: i64,
+        least: f64,
+        limit: usize,
+        reads: &Bound<'py, PyAny>,
+    ) -> PyResult<Vec<(Place<'py>, &'static str, f64, f64, f64)>> {
+        let asking = asking_of(analysis, row_key, body, status)?;
+        let found = self.reading(reads, |state, reader| state.similar(&asking, least, limit, reader))?;
+        let shown = found.iter().map(|each| {
+            (place_of(reads.py(), &each.pointer), each.kind.word(), each.jaccard, each.contained, each.contains)
+        });
+        Ok(shown.collect())
+    }
+
+    // --- the batch
+
+    /// Add a page to the batch; without columns it is one that no other page is compared with.
+    fn add<'py>(
+        &self,
+        place: Place<'py>,
+        body: PyBackedBytes,
+        analysis: &Bound<'py, PyTuple>,
+        status: i64,
+        columns: Option<Columns>,
+        reads: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        let (timestamp, row_key) = (place.0, place.1.as_bytes());
+        let asking = columns.as_ref().map(|_| asking_of(analysis, row_key, body, status)).transpose()?;
+        let pointer = pointer(timestamp, row_key);
+        self.reading(reads, |state, reader| {
+            state.note_record(row_key, timestamp);
+            let Some((asking, columns)) = asking.zip(columns) else { return Ok(()) };
+            state.add(pointer, asking, columns, reader)
+        })
+    }
+
+    fn post<'py>(
+        &self,
+        place: Place<'py>,
+        analysis: &Bound<'py, PyTuple>,
+        status: i64,
+        reads: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        let (timestamp, row_key) = (place.0, place.1.as_bytes());
+        let body = PyBackedBytes::from(PyBytes::new(reads.py(), b""));
+        let asking = asking_of(analysis, row_key, body, status)?;
+        self.reading(reads, |state, reader| state.post(&pointer(timestamp, row_key), &asking, reader))
+    }
+
+    /// Post a page in rows of other names.
+    fn post_in(&self, rows: Vec<PyBackedBytes>, qualifier: &[u8], python: Python<'_>) -> PyResult<()> {
+        self.with(python, |state| {
+            let page = Pointer::from(qualifier);
+            rows.iter().for_each(|row| state.postings.new.add(&page, row));
+            Ok(())
+        })
+    }
+
+    /// The rows of postings of the batch with their qualifiers.
+    fn pack_postings(&self, rows: &Bound<'_, PackedRows>) -> PyResult<()> {
+        self.with(rows.py(), |state| {
+            rows.try_borrow_mut()?.fill(|rows| {
+                for (row, pages) in state.postings.new.iter() {
+                    rows.begin_row("postings", row)?;
+                    pages.iter().try_for_each(|page| rows.add_cell(FAMILY, page, 0, b""))?;
+                }
+                Some(())
+            })
+        })
+    }
+
+    fn is_in_batch(&self, python: Python<'_>, place: Place<'_>) -> PyResult<bool> {
+        let pointer = pointer(place.0, place.1.as_bytes());
+        self.with(python, |state| Ok(state.is_in_batch(&pointer)))
+    }
+
+    /// The batch is committed; `columns` gives those of each of its pages, by time and row key, as they were written.
+    fn committed(&self, columns: &Bound<'_, PyDict>) -> PyResult<()> {
+        let python = columns.py();
+        self.with(python, |state| {
+            state.committed(|pointer| {
+                let found = columns.get_item(place_of(python, pointer))?;
+                let found = found.ok_or_else(|| PyValueError::new_err("a page of the batch was not written"))?;
+                let found = found.cast_into::<PyDict>()?;
+                Ok::<_, PyErr>((found.clone().unbind(), column_bytes(&found)?))
+            })
+        })
+    }
+
+    fn drop_batch(&self, python: Python<'_>) -> PyResult<()> {
+        self.with(python, |state| {
+            state.drop_batch();
+            Ok(())
+        })
+    }
+
+    // --- the caches
+
+    /// After a commit; gives the rows of pages of which captures have changed.
+    fn follow<'py>(&self, rows: &Bound<'py, PyAny>, is_sure: bool) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        self.with(rows.py(), |state| {
+            let is_posting = |row_key: &[u8]| matches!(row_key.first(), Some(&POSTING_BODY | &POSTING_TEXT));
+            let mut changed = Vec::new();
+            if let Ok(packed) = rows.cast::<PackedRows>() {
+                for row in packed.try_borrow()?.rows.rows() {
+                    let row_key = row.row_key();
+                    if row.table == "postings" && is_posting(&row_key) {
+                        let added: Vec<_> = row.cells().map(|cell| Pointer::from(&cell.qualifier[..])).collect();
+                        state.follow(&row_key, &added, &[], is_sure);
+                    } else if row.has_capture() {
+                        state.drop_row(&row_key);
+                        changed.push(PyBytes::new(rows.py(), &row_key));
+                    }
+                }
+                return Ok(changed);
+            }
+            for row in rows.try_iter()? {
+                let row = row?.cast_into::<PyTuple>()?;
+                let table = row.get_item(0)?.cast_into::<PyString>()?;
+                let given_key = row.get_item(1)?.cast_into::<PyBytes>()?;
+                let (row_key, mutations) = (given_key.as_bytes(), row.get_item(2)?);
+                match table.to_str()? {
+                    "postings" if is_posting(row_key) => {
+                        let (mut added, mut removed) = (Vec::new(), Vec::new());
+                        for mutation in mutations.try_iter()? {
+                            let mutation = mutation?.cast_into::<PyTuple>()?;
+                            let page = Pointer::from(mutation.get_item(1)?.cast::<PyBytes>()?.as_bytes());
+                            let is_set = mutation.get_item(3)?.is_instance_of::<PyBytes>();
+                            if is_set {
+                                added.push(page)
+                            } else {
+                                removed.push(page)
+                            }
+                        }
+                        state.follow(row_key, &added, &removed, is_sure);
+                    }
+                    "pages" if changes_captures(&mutations)? => {
+                        state.drop_row(row_key);
+                        changed.push(given_key.clone());
+                    }
+                    _ => {}
+                }
+            }
+            Ok(changed)
+        })
+    }
+
+    fn clear_postings(&self, python: Python<'_>) -> PyResult<()> {
+        self.with(python, |state| {
+            state.clear_postings();
+            Ok(())
+        })
+    }
+
+    fn clear_pages(&self, python: Python<'_>) -> PyResult<()> {
+        self.with(python, |state| {
+            state.clear_pages();
+            Ok(())
+        })
+    }
+
+    // --- pages and look-ups
+
+    fn page<'py>(&self, place: Place<'py>, reads: &Bound<'py, PyAny>) -> PyResult<Option<SeenPage>> {
+        let pointer = pointer(place.0, place.1.as_bytes());
+        Ok(self.reading(reads, |state, reader| state.page(&pointer, reader))?.map(SeenPage))
+    }
+
+    /// The main text of a page in UTF-8; None if it cannot be read.
+    fn text<'py>(&self, place: Place<'py>, reads: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let pointer = pointer(place.0, place.1.as_bytes());
+        let value = docstore_store::pages::Value::Main;
+        let text = self.reading(reads, |state, reader| state.value(&pointer, value, reader))?;
+        Ok(text.map(|text| PyBytes::new(reads.py(), &text)))
+    }
+
+    fn is_readable<'py>(&self, place: Place<'py>, reads: &Bound<'py, PyAny>) -> PyResult<bool> {
+        let pointer = pointer(place.0, place.1.as_bytes());
+        self.reading(reads, |state, reader| state.is_readable(&pointer, reader))
+    }
+
+    fn is_current<'py>(&self, place: Place<'py>, reads: &Bound<'py, PyAny>) -> PyResult<bool> {
+        let pointer = pointer(place.0, place.1.as_bytes());
+        self.reading(reads, |state, reader| state.is_current(&pointer, reader))
+    }
+
+    fn prepare<'py>(&self, pages: Vec<Bound<'py, PyTuple>>, reads: &Bound<'py, PyAny>) -> PyResult<()> {
+        let pages = pages.iter().map(analysed_of).collect::<PyResult<Vec<_>>>()?;
+        self.reading(reads, |state, reader| state.prepare(&pages, reader))
+    }
+
+    fn prepare_rows(&self, rows: Vec<Vec<u8>>, reads: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.reading(reads, |state, reader| state.prepare_rows(rows, reader))
+    }
+
+    /// The oldest page of each row of postings that has one.
+    fn first_pages<'py>(&self, rows: Vec<PyBackedBytes>, reads: &Bound<'py, PyAny>) -> PyResult<Vec<Place<'py>>> {
+        let found = self.reading(reads, |state, reader| {
+            let mut found = Vec::new();
+            for row in &rows {
+                found.extend(state.postings.first(row, reader)?.first().cloned());
+            }
+            Ok(found)
+        })?;
+        Ok(found.iter().map(|page| place_of(reads.py(), page)).collect())
+    }
+
+    /// Of the texts that the index proposes for a page, those whose pages will probably be read.
+    fn candidates_to_read(&self, marks: &Fingerprints, reads: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+        self.reading(reads, |state, reader| {
+            let answer = state.propose(&marks.0, reader)?;
+            Ok(state.candidates_to_read(&marks.0, &answer.proposal.numbers))
+        })
+    }
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("LOOKS", (LOOKS.near, LOOKS.inside, LOOKS.most, LOOKS.further))?;
+    module.add("POINTER_SLICE", POINTER_SLICE)?;
+    module.add("MAX_VERIFIED", MAX_VERIFIED)?;
+    module.add("MIN_NEAR_WORDS", MIN_NEAR_WORDS)?;
+    module.add("MIN_SAME_TEXT_WORDS", MIN_SAME_TEXT_WORDS)?;
+    module.add("REASON_CROWDED", REASON_CROWDED)?;
+    module.add("REASON_DOUBTFUL", REASON_DOUBTFUL)?;
+    module.add("REASON_TITLE_MISMATCH", REASON_TITLE_MISMATCH)?;
+    module.add_function(wrap_pyfunction!(note_fork, module)?)?;
+    module.add_class::<Core>()
+}
