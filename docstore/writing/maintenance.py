@@ -400,7 +400,9 @@ class Poster:
 
 
 SCANNED_ROWS = 256
-"""Rows that are handed to native code at once."""
+"""Rows of pages that are handed to native code at once."""
+SCANNED_POSTINGS = 4096
+"""Rows of postings that are looked up at once; their stale postings are removed together."""
 REMOVED_AT_ONCE = 256
 """Postings verified again and removed while the lock is taken once: a few milliseconds."""
 
@@ -458,7 +460,7 @@ class Pruner:
     def _sweep(self, kind: int) -> int:
         removed = 0
         scan = self._engine.scan(POSTINGS, bytes((kind,)), bytes((kind + 1,)))
-        while rows := list(islice(scan, SCANNED_ROWS)):
+        while rows := list(islice(scan, SCANNED_POSTINGS)):
             unsure = ((rows[row].row_key, rows[row].cells[cell].qualifier) for row, cell in self._totals.unsure(rows))
             removed += self._remove([posting for posting in unsure if self._page_is_gone(posting)])
         return removed

@@ -257,6 +257,8 @@ class Relatives:
         self._texts: dict[bytes, Base] = {}
         """Texts written whole in this run, of bodies written whole, by the name of the body."""
         self._verified: set[bytes] = set()
+        self._usable: set[bytes] = set()
+        """Cell values of bases that deltas may be made against, unless they are retired."""
         self._raw: LruCache[bytes, bytes] = LruCache(cache_bytes, len)
 
     def add(self, base: Base, old_value: bytes) -> None:
@@ -368,9 +370,14 @@ class Relatives:
     def is_usable(self, name: bytes) -> bool:
         """Whether deltas may be made against the base of that name."""
         cell_value = None if name in self._base_rows.retired else self._base_rows.cell_value(name)
-        if cell_value is None or raw_bytes_of(cell_value) > LARGEST_BASE_BYTES:
+        if cell_value is None:
             return False
-        return self._values.unreadable.attempt(lambda: self._verify(cell_value)) is not None
+        if cell_value not in self._usable:
+            is_short = raw_bytes_of(cell_value) <= LARGEST_BASE_BYTES
+            if not is_short or self._values.unreadable.attempt(lambda: self._verify(cell_value)) is None:
+                return False
+            self._usable.add(cell_value)
+        return True
 
     def _verify(self, cell_value: bytes) -> bool:
         """Check, once, that the record of a base's row can be read: deltas will need it."""

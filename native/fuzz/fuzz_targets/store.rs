@@ -105,6 +105,11 @@ fn capture(source: &[u8]) {
             Field::Sha1(digest) => assert_eq!(capture::sha1_text(digest).len(), capture::SHA1_TEXT_BYTES),
         }
     }
+    assert_eq!(capture::with_values(source, &[]).as_deref(), Some(source));
+    if let Some((number, _)) = columns.first() {
+        let other = capture::with_values(source, &[(*number, b"\0other")]).expect("a sound record");
+        assert!(capture::fields(&other).any(|field| field == Some(Field::Column(*number, b"\0other"))));
+    }
     let again = capture::encode(kind, &mut columns, arrived, confirms);
     assert!(capture::fields(&again).all(|field| field.is_some()));
     let rules = Rules { redirects: vec![301], same_page: vec![0], least_words: 5, least_title_words: 2, long_text_bytes: 99 };
