@@ -1,4 +1,7 @@
-//! The formats of a store, and the rules about what its bytes mean.
+//! The formats of a store, the rules about what its bytes mean, and the verdicts on pages.
+//!
+//! A verdict: `core` has the batch and the caches, `posted` the rows of postings, `compare` the order of verdicts,
+//! `candidates`, `evidence` and `titles` what it stands on, `alike` queries; `pages::Reads` is all that is read.
 //!
 //! `docs/format.md` explains the bytes.  Pure functions over borrowed bytes: no I/O, no Python, no panic on any input.
 //! What is damaged or unknown is None or a fault; the caller says where it lies.
