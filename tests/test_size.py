@@ -54,8 +54,8 @@ def test_no_figure_is_above_its_ceiling() -> None:
     assert {name: figure for name, figure in found.items() if figure > CEILINGS[name]} == {}
 
 
-def test_a_traced_put_is_seen_in_judge_detector_and_commit() -> None:
-    assert {"writing/judge.py", "dedup/detector.py", "tablets/commit.py"} <= set(near_duplicate_put().modules)
+def test_a_traced_put_is_seen_in_judge_pages_and_commit() -> None:
+    assert {"writing/judge.py", "dedup/pages.py", "tablets/commit.py"} <= set(near_duplicate_put().modules)
 
 
 def test_prose_is_not_counted_as_code(tmp_path: Path) -> None:

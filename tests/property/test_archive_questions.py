@@ -15,13 +15,13 @@ from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.archive_captures import (
     END_OF_TIMES,
     address_of,
-    asked,
     digits14,
     earliest,
     http_date,
     in_links,
     latest,
     parse_http_date,
+    parse_url,
     replayed,
 )
 from docstore.serving.settings import ArchiveSettings
@@ -104,7 +104,7 @@ def test_any_header_gets_an_answer(app: ArchiveApp, agent: str, asked: str) -> N
 @given(st.text(max_size=40), st.text(max_size=20), st.booleans())
 def test_a_url_in_a_link_comes_back_as_it_was(path: str, query: str, has_query: bool) -> None:
     try:
-        url = asked(f"http://a.test/{path}" + (f"?{query}" if has_query else "")).url
+        url = parse_url(f"http://a.test/{path}" + (f"?{query}" if has_query else "")).url
     except ValueError:
         return
     raw_path, _, query_string = in_links(url).encode("ascii").partition(b"?")

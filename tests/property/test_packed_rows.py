@@ -31,14 +31,6 @@ def test_rows_come_back_from_one_piece_of_memory(first: list[RowMutations], seco
     assert list(packed) == [*second, *first] and len(packed) == len(first) + len(second)
     for table in ("pages", "postings"):
         assert packed.of_table(table) == rows_of_table([*second, *first], table)
-    captured = [row.row_key for row in packed if row.table == "pages" and _has_capture(row)]
-    assert packed.captured() == captured
-    found = [(row_key, [cell.qualifier for cell in cells]) for _, row_key, cells in packed.of_table("postings")]
-    assert packed.qualifiers("postings", bytes(range(256))) == [row for row in found if row[0]]
-
-
-def _has_capture(row: RowMutations) -> bool:
-    return any(isinstance(cell, SetCell) and cell.family == "capture" for cell in row.mutations)
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,18 @@ pub fn column_bytes(columns: &Bound<'_, PyDict>) -> PyResult<usize> {
     Ok(total)
 }
 
+/// The postings that mutations of a row add, and those that they remove.
+pub fn added_and_removed(mutations: &Bound<'_, PyAny>) -> PyResult<(Vec<Pointer>, Vec<Pointer>)> {
+    let (mut added, mut removed) = (Vec::new(), Vec::new());
+    for mutation in mutations.try_iter()? {
+        let mutation = mutation?.cast_into::<PyTuple>()?;
+        let page = Pointer::from(mutation.get_item(1)?.cast::<PyBytes>()?.as_bytes());
+        let is_set = mutation.get_item(3)?.is_instance_of::<PyBytes>();
+        if is_set { &mut added } else { &mut removed }.push(page);
+    }
+    Ok((added, removed))
+}
+
 /// Whether mutations of a row change its captures; a delete of the whole row names no family.
 pub fn changes_captures(mutations: &Bound<'_, PyAny>) -> PyResult<bool> {
     for mutation in mutations.try_iter()? {

@@ -12,6 +12,7 @@ use docstore_store::compare::{
 };
 use docstore_store::core::{self, Shares, LOOKS};
 use docstore_store::format::{POSTING_BODY, POSTING_TEXT, VERDICT_KINDS};
+use docstore_store::keys::table;
 use docstore_store::lru::Counts;
 use docstore_store::posted::{pointer, Pointer, POINTER_SLICE};
 use docstore_store::verdict::number_of;
@@ -21,8 +22,8 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
 use crate::asking::{
-    analysed_of, asking_of, changes_captures, column_bytes, marks_of, no_text_of, place_of, verdict_fields,
-    CacheCounts, Columns, Reader, SeenPage,
+    added_and_removed, analysed_of, asking_of, changes_captures, column_bytes, marks_of, no_text_of, place_of,
+    verdict_fields, CacheCounts, Columns, Reader, SeenPage,
 };
 use crate::convert::{caught, InvalidArgument};
 use crate::fingerprints::Fingerprints;
@@ -37,9 +38,6 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 fn note_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
-
-/// The only family of the table of postings.
-const FAMILY: &str = "p";
 
 type State = core::Core<Columns>;
 type Place<'py> = (u64, Bound<'py, PyBytes>);
@@ -247,9 +245,10 @@ impl Core {
     fn pack_postings(&self, rows: &Bound<'_, PackedRows>) -> PyResult<()> {
         self.with(rows.py(), |state| {
             rows.try_borrow_mut()?.fill(|rows| {
+                let family = table("postings")?.1?;
                 for (row, pages) in state.postings.new.iter() {
                     rows.begin_row("postings", row)?;
-                    pages.iter().try_for_each(|page| rows.add_cell(FAMILY, page, 0, b""))?;
+                    pages.iter().try_for_each(|page| rows.add_cell(family, page, 0, b""))?;
                 }
                 Some(())
             })
@@ -306,26 +305,13 @@ impl Core {
                 let table = row.get_item(0)?.cast_into::<PyString>()?;
                 let given_key = row.get_item(1)?.cast_into::<PyBytes>()?;
                 let (row_key, mutations) = (given_key.as_bytes(), row.get_item(2)?);
-                match table.to_str()? {
-                    "postings" if is_posting(row_key) => {
-                        let (mut added, mut removed) = (Vec::new(), Vec::new());
-                        for mutation in mutations.try_iter()? {
-                            let mutation = mutation?.cast_into::<PyTuple>()?;
-                            let page = Pointer::from(mutation.get_item(1)?.cast::<PyBytes>()?.as_bytes());
-                            let is_set = mutation.get_item(3)?.is_instance_of::<PyBytes>();
-                            if is_set {
-                                added.push(page)
-                            } else {
-                                removed.push(page)
-                            }
-                        }
-                        state.follow(row_key, &added, &removed, is_sure);
-                    }
-                    "pages" if changes_captures(&mutations)? => {
-                        state.drop_row(row_key);
-                        changed.push(given_key.clone());
-                    }
-                    _ => {}
+                let table = table.to_str()?;
+                if table == "postings" && is_posting(row_key) {
+                    let (added, removed) = added_and_removed(&mutations)?;
+                    state.follow(row_key, &added, &removed, is_sure);
+                } else if table == "pages" && changes_captures(&mutations)? {
+                    state.drop_row(row_key);
+                    changed.push(given_key.clone());
                 }
             }
             Ok(changed)

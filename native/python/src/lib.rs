@@ -4,8 +4,8 @@
 //! about the bytes of a store in `docstore-store`.  A panic, which would be a defect, becomes a RuntimeError.  A lone
 //! surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
-mod bases;
 mod asking;
+mod bases;
 mod cache;
 mod captures;
 mod checks;
@@ -30,8 +30,8 @@ mod sites;
 mod survey;
 mod sweeps;
 mod text;
-mod totals;
 mod titles;
+mod totals;
 mod values;
 mod verdicts;
 

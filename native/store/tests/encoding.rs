@@ -201,7 +201,11 @@ fn what_a_commit_stored_is_a_base_without_a_read_and_a_dropped_batch_teaches_not
     }
     let others = name_of(b"of a compaction");
     bases.follow([&others[..]].into_iter(), true);
-    assert_eq!(bases.counts().map(|counts| counts.used.load(std::sync::atomic::Ordering::Relaxed)), [0, 0, 0], "it may have moved or freed bases");
+    assert_eq!(
+        bases.counts().map(|counts| counts.used.load(std::sync::atomic::Ordering::Relaxed)),
+        [0, 0, 0],
+        "it may have moved or freed bases"
+    );
 }
 
 #[test]
