@@ -27,8 +27,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_248,
-    "lines of code of the core": 31_783,
+    "lines of code of docstore/": 43_255,
+    "lines of code of the core": 31_790,
     "files of docstore/": 199,
     "classes": 439,
     "record types": 214,
@@ -39,7 +39,7 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 28_835,
+    "lines of Rust": 28_840,
     "lines of tools/": 10_800,
     "lines of tests/": 46_430,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
