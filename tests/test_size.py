@@ -27,8 +27,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_255,
-    "lines of code of the core": 31_790,
+    "lines of code of docstore/": 43_266,
+    "lines of code of the core": 31_801,
     "files of docstore/": 199,
     "classes": 439,
     "record types": 214,
