@@ -18,7 +18,7 @@ garbage, and the next pass takes the row again.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from threading import Event
 from typing import Any, NamedTuple, TypeAlias
@@ -139,7 +139,7 @@ class Relocator:
             with self._committer.lock:
                 self._committer.followers.add(self._follow)
             scan = self._engine.scan(PAGES, self.tablet.start, self.tablet.end, ReadSpec(cell_limit=SLICE_CELLS))
-            while rows := list(islice(scan, CHUNK_ROWS)):
+            for rows in _chunks(scan):
                 if self._stop.is_set():
                     raise StorageError("the compaction of another tablet failed")
                 counts.rows += 0 if again else len(rows)
@@ -207,7 +207,7 @@ class Relocator:
             if is_full and mover.is_between_rows:
                 self.publish()
 
-    def _kept(self, row: ScannedRow) -> tuple[list[Cell], list[int], bool]:
+    def _kept(self, row: ScannedRow) -> tuple[list[Cell], set[int], bool]:
         """The sound cells of a row that the policies keep, the times of captures whose bodies are dropped, and whether
         some cells have to be deleted."""
         cells = [
@@ -225,7 +225,7 @@ class Relocator:
                     self.mover.record_damage(error, Place(row_key, CAPTURE_FAMILY, b"", cell.timestamp))
         is_sound = len(records) == sum(cell.family == CAPTURE_FAMILY for cell in cells)
         dropped = set(self._table.dropped_of(cells)) if is_sound else set()
-        hidden = list(self._table.bodies_to_drop(list(records.values())))
+        hidden = self._table.bodies_to_drop(list(records.values()))
         if is_sound and row.truncated:
             self._collect_long_row(row_key)
         kept = [
@@ -327,6 +327,20 @@ class Relocator:
         """Set the cell value of a base; any record of the same bytes will do."""
         self._base_rows.retired.discard(name)
         rows[BASES, name] = list(base_row(name, cell_value).mutations)
+
+
+def _chunks(scan: Iterable[ScannedRow]) -> Iterator[list[ScannedRow]]:
+    """Group rows up to CHUNK_ROWS of them, or about SLICE_CELLS cells."""
+    rows: list[ScannedRow] = []
+    count = 0
+    for row in scan:
+        rows.append(row)
+        count += len(row.cells)
+        if len(rows) >= CHUNK_ROWS or count >= SLICE_CELLS:
+            yield rows
+            rows, count = [], 0
+    if rows:
+        yield rows
 
 
 def _moves_of(planned: PlannedRow) -> int:

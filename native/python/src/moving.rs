@@ -84,7 +84,7 @@ impl Mover {
         &mut self,
         row_key: Bound<'_, PyBytes>,
         kept: Bound<'_, PyList>,
-        hidden: Vec<i64>,
+        hidden: HashSet<i64>,
         drops_cells: bool,
     ) -> PyResult<()> {
         let held = held(&kept)?;

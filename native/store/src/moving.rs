@@ -233,7 +233,7 @@ impl<Bytes: AsRef<[u8]>, Base: Clone> Mover<Bytes, Base> {
     ///
     /// A row is odd if a record or a ref is damaged, and if one of its cells may be hidden.
     pub fn add_row(&mut self, row_key: &[u8], cells: &[Cell<'_>]) -> bool {
-        !self.rules.may_hide(cells) && self.add_kept(row_key, cells, &[], false).is_ok()
+        !self.rules.may_hide(cells) && self.add_kept(row_key, cells, &HashSet::new(), false).is_ok()
     }
 
     /// Add a row with the cells that are kept, and the times of captures whose bodies are dropped; or nothing of it: then
@@ -242,7 +242,7 @@ impl<Bytes: AsRef<[u8]>, Base: Clone> Mover<Bytes, Base> {
         &mut self,
         row_key: &[u8],
         cells: &[Cell<'a>],
-        hidden: &[i64],
+        hidden: &HashSet<i64>,
         drops_cells: bool,
     ) -> Result<(), &'a [u8]> {
         let before = self.items.len();
@@ -257,7 +257,7 @@ impl<Bytes: AsRef<[u8]>, Base: Clone> Mover<Bytes, Base> {
     }
 
     /// Add the values of a cell: of a record the body, then the text, so that it can be a delta of that body.
-    fn add_cell<'a>(&mut self, cell: usize, found: &Cell<'a>, hidden: &[i64]) -> Result<(), &'a [u8]> {
+    fn add_cell<'a>(&mut self, cell: usize, found: &Cell<'a>, hidden: &HashSet<i64>) -> Result<(), &'a [u8]> {
         if found.family != CAPTURE_FAMILY {
             return self.add_value(cell, 0, found.value);
         }

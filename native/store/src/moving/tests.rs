@@ -292,12 +292,12 @@ fn an_odd_row_leaves_nothing_behind_and_its_kept_cells_are_added() {
     }
     assert!(mover.is_done());
     assert_eq!(
-        mover.add_kept(b"a", &[cell(1, &first), cell(2, &cut)], &[], false),
+        mover.add_kept(b"a", &[cell(1, &first), cell(2, &cut)], &HashSet::new(), false),
         Err(&values[0][..values[0].len() - 1])
     );
-    assert_eq!(mover.add_kept(b"a", &[cell(1, &first), cell(2, &second)], &[1, 2], true), Ok(()));
-    assert_eq!(mover.add_kept(b"b", &[], &[], true), Ok(()));
-    assert_eq!(mover.add_kept(b"c", &[cell(1, &second)], &[], false), Ok(()));
+    assert_eq!(mover.add_kept(b"a", &[cell(1, &first), cell(2, &second)], &HashSet::from([1, 2]), true), Ok(()));
+    assert_eq!(mover.add_kept(b"b", &[], &HashSet::new(), true), Ok(()));
+    assert_eq!(mover.add_kept(b"c", &[cell(1, &second)], &HashSet::new(), false), Ok(()));
     read(&mut mover, &mut files, true, &NAME);
     assert_eq!(run(&mut mover, &None), Vec::<Vec<u8>>::new());
     let planned = mover.take_planned();
