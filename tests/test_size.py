@@ -39,7 +39,7 @@ CEILINGS = {
     "caches of a put": 3,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 29_155,
+    "lines of Rust": 29_180,
     "lines of tools/": 10_785,
     "lines of tests/": 46_430,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }

@@ -294,6 +294,10 @@ class Dictionary:
 Reader: TypeAlias = tuple[Callable[..., object], set[bytes]]
 """What reads what no cache has, and the names of bases that are about to be freed; see `dedup.pages.Bases.reader`."""
 
+LARGEST_BASE_BYTES: int
+
+def value_name(raw: bytes) -> bytes: ...
+
 class Bases:
     """Caches of what deltas are made against: values, rows of bases, and the newest page of each path."""
 

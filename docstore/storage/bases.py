@@ -17,21 +17,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
-from blake3 import blake3
-
+from docstore.compiled import docstore_native
 from docstore.model.capture import PagePointer
 from docstore.model.format import BASE_FAMILY
 from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine, rows_of_table
 
 TABLE = "bodies"
-LARGEST_BASE_BYTES = 4 << 20
+LARGEST_BASE_BYTES = docstore_native.LARGEST_BASE_BYTES
 """A larger value is no base, because each read of a delta decodes its base."""
 
 
-def value_name(raw: bytes) -> bytes:
-    """The name of a value as a base or dictionary: the first 16 bytes of its BLAKE3."""
-    return blake3(raw).digest(16)
+value_name = docstore_native.value_name
+"""The name of a value as a base or dictionary: the first 16 bytes of its BLAKE3."""
 
 
 class Base(NamedTuple):

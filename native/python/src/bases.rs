@@ -3,13 +3,13 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use docstore_frames::Name;
-use docstore_store::bases::{self, Pointer, Reads, Stored};
+use docstore_store::bases::{self, name_of, Pointer, Reads, Stored, LARGEST_BASE_BYTES};
 use docstore_store::lru::Figures;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PySet, PyString};
 
-use crate::convert::defect;
+use crate::convert::{defect, detached, SHORT_BYTES};
 
 /// The fields of `model.capture.PagePointer`.
 pub type GivenPointer<'py> = (u64, Bound<'py, PyBytes>);
@@ -137,6 +137,15 @@ impl Bases {
     }
 }
 
+/// The name of a value as a base or dictionary.
+#[pyfunction]
+fn value_name<'py>(python: Python<'py>, raw: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    let name = if raw.len() < SHORT_BYTES { name_of(raw) } else { detached(python, || name_of(raw))? };
+    Ok(PyBytes::new(python, &name))
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Bases>()
+    module.add("LARGEST_BASE_BYTES", LARGEST_BASE_BYTES)?;
+    module.add_class::<Bases>()?;
+    module.add_function(wrap_pyfunction!(value_name, module)?)
 }

@@ -18,7 +18,7 @@ use docstore_frames::{Shelf, Sites, Value, Way};
 
 use crate::bases::{Base, Bases, NewBase, Pointer, Reads, LARGEST_BASE_BYTES};
 use crate::capture::{self, BODY, MAIN};
-use crate::format::{CAPTURE_FAMILY, CAPTURE_FIELDS, CAPTURE_STORED, RECORD_VALUE, VALUE_INLINE};
+use crate::format::{BASE_FAMILY, CAPTURE_FAMILY, CAPTURE_FIELDS, CAPTURE_STORED, RECORD_VALUE, VALUE_INLINE};
 use crate::packed::PackedRows;
 use crate::record::{NewRecord, Records};
 use crate::values::{encode_ref, is_long, push_ref};
@@ -27,7 +27,6 @@ use crate::values::{encode_ref, is_long, push_ref};
 pub const ON_BODY: (usize, usize) = (4, 100);
 const TABLE: &str = "pages";
 const TABLE_OF_BASES: &str = "bodies";
-const FAMILY_OF_BASES: &str = "b";
 
 /// The column of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -668,7 +667,23 @@ impl<R: AsRef<[u8]> + Send + Sync> Group<R> {
 pub fn pack_bases(rows: &[(Name, Box<[u8]>)], to: &mut PackedRows) -> Option<()> {
     for (name, cell_value) in rows {
         to.begin_row(TABLE_OF_BASES, name)?;
-        to.add_cell(FAMILY_OF_BASES, b"", 0, cell_value)?;
+        to.add_cell(BASE_FAMILY, b"", 0, cell_value)?;
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_of_dictionaries_end_with_the_name_of_their_column() {
+        for (number, (family, qualifier)) in CAPTURE_FIELDS {
+            let name = [format!(" {family}:").as_bytes(), qualifier].concat();
+            let has_scope = [BODY, MAIN].contains(&usize::from(*number));
+            assert_eq!(Column::Field(*number).scope(), has_scope.then_some(&name[..]));
+        }
+        assert_eq!(Column::new("page", b"body"), Column::Field(BODY as u8));
+        assert_eq!(Column::new("user", b"body").names(), ("user", &b"body"[..]));
+    }
 }

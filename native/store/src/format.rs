@@ -100,6 +100,7 @@ numbers_and! {
         Literal::Tags(TABLE_TAGS);
     BARE_TABLES: &[(&str, &str)] = &[("postings", "p")], Literal::Names(BARE_TABLES);
     CAPTURE_FAMILY: &str = "capture", Literal::Text("capture");
+    BASE_FAMILY: &str = "b", Literal::Text("b");
     REASON_BLANK: &str = "blank", Literal::Text(REASON_BLANK);
     REASON_NOT_MODIFIED: &str = "not_modified", Literal::Text(REASON_NOT_MODIFIED);
     VERDICT_KINDS: &[&str] = &["exact", "same_text", "near", "contained", "similar", "new"],
