@@ -28,21 +28,21 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_978,
-    "lines of code of the core": 32_518,
-    "files of docstore/": 201,
-    "classes": 447,
-    "record types": 219,
+    "lines of code of docstore/": 43_044,
+    "lines of code of the core": 31_584,
+    "files of docstore/": 200,
+    "classes": 436,
+    "record types": 212,
     "calls of import_module": 5,
-    "files of a put": 30,
-    "classes of a put": 40,
-    "functions of a put": 186,
-    "caches of a put": 5,
+    "files of a put": 26,
+    "classes of a put": 37,
+    "functions of a put": 152,
+    "caches of a put": 1,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 27_009,
-    "lines of tools/": 10_791,
-    "lines of tests/": 47_208,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of Rust": 34_877,
+    "lines of tools/": 10_772,
+    "lines of tests/": 47_142,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 

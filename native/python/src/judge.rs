@@ -86,9 +86,9 @@ impl Core {
     }
 }
 
+const KINDS: [Kind; 6] = [Kind::Exact, Kind::SameText, Kind::Near, Kind::Contained, Kind::Similar, Kind::New];
 fn kinds_of(kinds: &[String]) -> PyResult<Vec<Kind>> {
-    let all = [Kind::Exact, Kind::SameText, Kind::Near, Kind::Contained, Kind::Similar, Kind::New];
-    let kind_of = |word: &String| all.into_iter().find(|kind| kind.word() == word);
+    let kind_of = |word: &String| KINDS.into_iter().find(|kind| kind.word() == word);
     let unknown = |word: &String| PyValueError::new_err(format!("there is no verdict {word:?}"));
     kinds.iter().map(|word| kind_of(word).ok_or_else(|| unknown(word))).collect()
 }
@@ -105,8 +105,7 @@ impl Core {
         caches: bool,
         collects: bool,
     ) -> PyResult<Self> {
-        let all = [Kind::Exact, Kind::SameText, Kind::Near, Kind::Contained, Kind::Similar, Kind::New];
-        if all.iter().any(|kind| number_of(VERDICT_KINDS, kind.word()) != Some(*kind as u8)) {
+        if KINDS.iter().any(|kind| number_of(VERDICT_KINDS, kind.word()) != Some(*kind as u8)) {
             return Err(InvalidArgument::new_err("the kinds of verdicts are not those of the format"));
         }
         let (near, contained, similar, title_rule) = rules;
