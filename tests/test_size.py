@@ -16,7 +16,7 @@ Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `im
 | one definition (rules at the head of Rust modules, their tests in Rust, mutants) | 0 | 920 | 0 | 280 |
 | snippets, search and Markdown in one form | 138 of 250 | 375 of 300 | 0 | 0 |
 | sentences, lists, tables and headings stay whole | 75 of 250 | 1,260 of 1,000 | 0 | 155 |
-| the group in the core, first half: comparison and posting | fewer by 761 | 3,980 | fewer by 1 | fewer by 22 |
+| the group in the core, first half: comparison and posting | fewer by 764 | 3,963 | fewer by 1 | 0 |
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 42_535,
-    "lines of code of the core": 31_064,
+    "lines of code of docstore/": 42_532,
+    "lines of code of the core": 31_062,
     "files of docstore/": 198,
     "classes": 432,
     "record types": 209,
@@ -40,9 +40,9 @@ CEILINGS = {
     "caches of a put": 3,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 30_990,
+    "lines of Rust": 30_973,
     "lines of tools/": 10_800,
-    "lines of tests/": 46_351,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 46_402,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 
