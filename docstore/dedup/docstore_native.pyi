@@ -96,9 +96,6 @@ class IndexQuery:
     ) -> None: ...
     @property
     def own_number(self) -> int: ...
-    def keys(self) -> tuple[bytes, bytes, bytes]:
-        """Band keys, fingerprints and runs, as bytes of uint64."""
-
     def posted_keys(self, proposal: Proposal | None = None) -> list[int]:
         """The first keys of all chains that are posted: its bands', and its fingerprints; then further ones."""
 
@@ -178,12 +175,8 @@ def title_mismatch(page: TitledPage, other: TitledPage, like_them: Iterable[Titl
 def has_evidence(page: TitledPage, other: TitledPage, like_them: Iterable[TitledPage]) -> bool:
     """Whether a third page's title contradicts those of both; symmetric."""
 
-def same_title(title: str, other: str) -> bool:
-    """Whether two titles have the same words in the same order."""
-
 MIN_SAME_TEXT_WORDS: int
 MIN_NEAR_WORDS: int
-MAX_VERIFIED: int
 POINTER_SLICE: int
 LOOKS: tuple[int, int, int, int]
 REASON_CROWDED: str

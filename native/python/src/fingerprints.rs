@@ -10,7 +10,7 @@ use docstore_store::pages::Marks;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::PyBytes;
 
 use crate::convert::words_as_bytes;
 
@@ -205,14 +205,6 @@ impl IndexQuery {
     #[getter]
     fn own_number(&self) -> u64 {
         self.own
-    }
-
-    /// Band keys, fingerprints and runs, each as bytes of uint64.
-    fn keys<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let Asked { band_keys, fingerprints, runs, .. } = self.asked();
-        let keys = [band_keys, fingerprints, runs].map(|keys| words_as_bytes(python, keys));
-        let [band_keys, fingerprints, runs] = keys;
-        (band_keys?, fingerprints?, runs?).into_pyobject(python)
     }
 
     /// The keys that the text is posted under: the first of all chains, and the further ones of a proposal.

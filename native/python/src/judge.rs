@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use docstore_store::compare::{
-    Kind, Rules, MAX_VERIFIED, MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, REASON_CROWDED, REASON_DOUBTFUL,
-    REASON_TITLE_MISMATCH,
+    Kind, Rules, MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH,
 };
 use docstore_store::core::{self, Shares, LOOKS};
 use docstore_store::format::{POSTING_BODY, POSTING_TEXT, VERDICT_KINDS};
@@ -389,7 +388,6 @@ impl Core {
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("LOOKS", (LOOKS.near, LOOKS.inside, LOOKS.most, LOOKS.further))?;
     module.add("POINTER_SLICE", POINTER_SLICE)?;
-    module.add("MAX_VERIFIED", MAX_VERIFIED)?;
     module.add("MIN_NEAR_WORDS", MIN_NEAR_WORDS)?;
     module.add("MIN_SAME_TEXT_WORDS", MIN_SAME_TEXT_WORDS)?;
     module.add("REASON_CROWDED", REASON_CROWDED)?;

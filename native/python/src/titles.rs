@@ -107,16 +107,9 @@ fn has_evidence(page: &TitledPage, other: &TitledPage, like_them: &Bound<'_, PyA
     titles::has_evidence(&page.0, &other.0, found.iter().map(|each| &**each), &mut Caller(like_them.py()))
 }
 
-/// Whether two titles have the same words in the same order.
-#[pyfunction]
-fn same_title(title: &Bound<'_, PyString>, other: &Bound<'_, PyString>) -> PyResult<bool> {
-    Ok(titles::same_title(&utf8(title, SURROGATES)?, &utf8(other, SURROGATES)?))
-}
-
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TitledPage>()?;
     module.add_function(wrap_pyfunction!(titles_contradict, module)?)?;
     module.add_function(wrap_pyfunction!(title_mismatch, module)?)?;
-    module.add_function(wrap_pyfunction!(has_evidence, module)?)?;
-    module.add_function(wrap_pyfunction!(same_title, module)?)
+    module.add_function(wrap_pyfunction!(has_evidence, module)?)
 }
