@@ -27,6 +27,7 @@ from docstore import Page, Policy, Previous, PutResult, Schema, VerdictKind
 from docstore.archives.copying import copy_into
 from docstore.backends import open_backend
 from docstore.model.choices import Durability
+from docstore.model.types import SAME_PAGE
 from docstore.reports.check import check
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
@@ -215,7 +216,9 @@ class Run:
             return
         previous = self.model.previous(row_key, at)
         self._same("previous", result.previous, self._previous(body, previous))
-        verdict = self._judged(row_key, body, fetch.status, result)
+        verdict = self._of_own_host(row_key, body, fetch.status, result, policies)
+        if verdict is None:
+            verdict = self._judged(row_key, body, fetch.status, result)
         stored = self._stored(row_key, body, fetch.status, previous, verdict, policies)
         if (
             known is not None
@@ -253,8 +256,7 @@ class Run:
             return "body"
         if policy is Policy.REFERENCE:
             return "reference"
-        host, other = (self.model.urls[key].split("/")[2] for key in (row_key, verdict.of[1]))
-        may_reject = policy is Policy.REJECT_ANY or host == other
+        may_reject = policy is Policy.REJECT_ANY or self.model.host(row_key) == self.model.host(verdict.of[1])
         return "rejected" if may_reject and self.model.stands(verdict.of) else "body"
 
     def _take_visit(self, fetch: Fetch, row_key: bytes, at: int, result: PutResult) -> None:
@@ -292,12 +294,38 @@ class Run:
                 if found.kind is VerdictKind.NEW or found[:3] in may_miss.others:
                     self.counts[f"missed {may_miss.kind}"] += 1
                     return found
-        found = self._as_answered(result)
-        alike = found.kind == right.kind and abs(found.similarity - right.similarity) < 1e-9
-        if alike and result.stored == "rejected" and found.of is not None and self.model.stands(found.of):
-            return found  # a rejection names the page of the site, not the oldest one of all
         self._same_verdict(result, right)
         raise AssertionError("not reached")
+
+    def _of_own_host(
+        self, row_key: bytes, body: Body, status: int, result: PutResult, policies: dict[VerdictKind, Policy]
+    ) -> Expected | None:
+        """The verdict by which `reject` rejects a page, if it names another one than that against all hosts.
+
+        It names a page of the own host that shows what it did, by a kind that is rejected.
+        """
+        rejected = [kind for kind in SAME_PAGE if policies.get(kind) is Policy.REJECT]
+        general = self.model.verdict(row_key, body, status)
+        if not rejected or general.kind not in SAME_PAGE or result.stored in ("confirmed", "reference"):
+            return None
+        foreign = general.of is not None and self.model.host(general.of[1]) != self.model.host(row_key)
+        if not foreign and policies.get(general.kind) is not Policy.REJECT:
+            return None
+        for is_open in (False, True):
+            own = self.model.verdict(row_key, body, status, is_open=is_open, own_host=True)
+            if own.kind not in rejected or own.of is None or not self.model.has_body(own.of):
+                continue
+            if self._is(result, own) and result.stored == "rejected":
+                self.counts["own host"] += own[:2] != general[:2]
+                return own
+            known = self.model.row(row_key).captures
+            if (
+                own.kind is VerdictKind.EXACT
+                and foreign
+                and not any(one.body.raw == body.raw for one in known.values())
+            ):
+                raise Mismatch(f"not rejected by the page of its own host:\n  found {result}\n  right {own[:3]}")
+        return None
 
     def _as_answered(self, result: PutResult) -> Expected:
         given = result.verdict

@@ -398,13 +398,17 @@ class Model:
     def has_body(self, pointer: Pointer) -> bool:
         return any(one.has_body for one in self.pages(pointer[1]) if one.at == pointer[0])
 
-    def _others(self, row_key: bytes, *, by_text: bool) -> Iterator[Seen]:
+    def _others(self, row_key: bytes, *, by_text: bool, own_host: bool = False) -> Iterator[Seen]:
         """Live captures of other rows that a verdict may name."""
         for key in self.rows:
+            if own_host and self.host(key) != self.host(row_key):
+                continue
             for one in self.seen(key) if key != row_key else ():
                 capture = one.capture
                 is_near = capture.stored == "reference" and capture.verdict.kind is not VerdictKind.EXACT  # type: ignore[union-attr]
-                if is_near and by_text and self._original_is_there(capture):
+                if (is_near and by_text and self._original_is_there(capture)) or (
+                    own_host and not self.stands(one.pointer)
+                ):
                     continue
                 yield one
 
@@ -414,18 +418,24 @@ class Model:
 
     # --- verdicts
 
-    def verdict(self, row_key: bytes, body: Body, status: int, *, is_open: bool = False) -> Expected:
+    def host(self, row_key: bytes) -> str:
+        return self.urls[row_key].split("/")[2]
+
+    def verdict(
+        self, row_key: bytes, body: Body, status: int, *, is_open: bool = False, own_host: bool = False
+    ) -> Expected:
         """What a page is to the live pages of other rows.
 
         Args:
             row_key, body, status: of the page.
             is_open: do not name the text of a page stored by reference while its original is there; both are right.
+            own_host: only to pages of its own host that show what they did.
         """
         if body.is_blank:
             return Expected(VerdictKind.NEW)
         equal = [
             one.pointer
-            for one in self._others(row_key, by_text=False)
+            for one in self._others(row_key, by_text=False, own_host=own_host)
             if one.capture.body.raw == body.raw and one.status // 100 == status // 100
         ]
         if equal:
@@ -433,7 +443,9 @@ class Model:
         if not body.is_html or status // 100 != 2:
             return Expected(VerdictKind.NEW)
         pages = [
-            one for one in self._others(row_key, by_text=is_open) if one.status // 100 == 2 and one.capture.body.is_html
+            one
+            for one in self._others(row_key, by_text=is_open, own_host=own_host)
+            if one.status // 100 == 2 and one.capture.body.is_html
         ]
         if len(body.words) >= MIN_SAME_TEXT_WORDS:
             same = [
