@@ -409,7 +409,7 @@ def _judge_visit(page: Prepared, view: View) -> Write:
     """Judge a visit without a body (304): it confirms the page before it, and gets that page's verdict.
 
     A visit after a rejected fetch confirms no page: it has the checksum of what was rejected, so that it shows no
-    older version again.
+    older version again.  A visit that is stored already keeps what it confirmed when it was written.
     """
     timestamp, row_key = page.timestamp, page.row_key
     taken = view.record(row_key, timestamp)
@@ -418,25 +418,24 @@ def _judge_visit(page: Prepared, view: View) -> Write:
         if timestamp > TIMESTAMP_MAX:
             return refused(page, _no_free_time(page))
         taken = view.record(row_key, timestamp)
-    before = view.newest_before(row_key, timestamp)
-    verdict = _NOT_MODIFIED
-    if before is not None:
+    before, last = view.newest_before(row_key, timestamp), view.last_fetch(row_key, timestamp)
+    fetch, verdict = before, _NOT_MODIFIED
+    if last is not None and last.kind == CAPTURE_REJECTED and (taken is None or not taken.confirms):
+        before, fetch = None, last
+        rejected = view.verdict_of(row_key, last)
+        verdict = _NOT_MODIFIED if rejected is None else not_modified(rejected)._replace(stored=capture.STORED_VISIT)
+    elif before is not None:
         confirmed = view.verdict_of(row_key, before)
         verdict = _CONFIRMED if confirmed is None else not_modified(confirmed)
     if taken is not None:
-        return _already_stored(page, timestamp, verdict)
+        stored = capture.STORED_CONFIRMED if taken.confirms else capture.STORED_VISIT
+        return _already_stored(page, timestamp, verdict._replace(stored=stored))
     columns = {capture.VISIT: encode_inline(capture.encode_visit(page.page.status, page.page.headers))}
+    if fetch is not None and capture.CHECKSUM in fetch.columns:
+        columns[capture.CHECKSUM] = fetch.columns[capture.CHECKSUM]
     confirms = 0
-    last = view.last_fetch(row_key, timestamp)
-    if last is not None and last.kind == CAPTURE_REJECTED:
-        rejected = view.verdict_of(row_key, last)
-        verdict = _NOT_MODIFIED if rejected is None else not_modified(rejected)._replace(stored=capture.STORED_VISIT)
-        before = None
-        columns |= {column: last.columns[column] for column in (capture.CHECKSUM,) if column in last.columns}
     if before is not None:
         confirms = before.source
-        if capture.CHECKSUM in before.columns:
-            columns[capture.CHECKSUM] = before.columns[capture.CHECKSUM]
         columns[capture.VERDICT] = encode_inline(capture.encode_verdict(verdict))
     if page.page.crawl:
         columns[capture.CRAWL] = encode_inline(page.page.crawl.encode())

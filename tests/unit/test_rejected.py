@@ -298,6 +298,27 @@ def test_a_rejected_page_whose_original_shows_it_no_more_is_fetched(store: docst
     assert (store.validators(B) is None) == (loss == "deleted"), "what was named is live, or gone"
 
 
+def test_a_visit_after_a_rejected_fetch_that_comes_again_is_answered_the_same(store: docstore.DocumentStore) -> None:
+    body = page(words(1, 80))
+    put(store, A, body, 0)
+    put(store, B, page(words(2, 80)), 1)
+    assert put(store, B, body, 2).stored == "rejected"
+    first, again = (store.put_page(B, status=304, fetched_at=T0 + 3 * SECOND) for _ in range(2))
+    assert (first.stored, first.verdict.kind, first.verdict.of_url) == ("visit", VerdictKind.EXACT, A)
+    assert (again.stored, again.known_as, again.verdict) == ("known", "visit", first.verdict)
+
+
+def test_a_visit_that_comes_again_after_a_late_rejected_fetch_keeps_its_page(store: docstore.DocumentStore) -> None:
+    body = page(words(1, 80))
+    put(store, A, body, 0)
+    put(store, B, page(words(2, 80)), 1)
+    first = store.put_page(B, status=304, fetched_at=T0 + 3 * SECOND)
+    assert first.stored == "confirmed"
+    assert put(store, B, body, 2).stored == "rejected"
+    again = store.put_page(B, status=304, fetched_at=T0 + 3 * SECOND)
+    assert (again.stored, again.known_as, again.verdict) == ("known", "confirmed", first.verdict)
+
+
 def test_an_endless_validator_is_not_kept_of_a_rejected_page(store: docstore.DocumentStore) -> None:
     body = page(words(1, 80))
     put(store, A, body, 0)
