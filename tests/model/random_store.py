@@ -260,18 +260,30 @@ class Run:
         return "rejected" if may_reject and self.model.stands(verdict.of) else "body"
 
     def _take_visit(self, fetch: Fetch, row_key: bytes, at: int, result: PutResult) -> None:
-        """A 304 confirms the version before it."""
+        """A 304 confirms the version before it; after a rejected fetch it confirms none and has its verdict."""
         taken = self.model.row(row_key).captures
         while at in taken and taken[at].stored != "visit":
             at += MILLISECOND
         self._same("timestamp", result.timestamp, at)
-        version = self.model.previous(row_key, at)
-        stored = "known" if at in taken else "visit" if version is None else "confirmed"
-        self._same("stored", result.stored, stored)
-        self._same_verdict(result, Expected(VerdictKind.NEW) if version is None else version.verdict)
-        if at in taken:
+        known = taken.get(at)
+        version, rejected = self.model.previous(row_key, at), self.model.rejected_last(row_key, at)
+        if known is not None and known.confirms is not None:
+            rejected = None  # it keeps what it confirmed when it was written
+        if rejected is not None:
+            version = None
+        if known is not None:
+            answer = "known", "visit" if known.confirms is None else "confirmed"
+        else:
+            answer = "visit" if version is None else "confirmed", ""
+        self._same("stored", (result.stored, result.known_as), answer)
+        right = version.verdict if version is not None else rejected.verdict if rejected is not None else None
+        self._same_verdict(result, right or Expected(VerdictKind.NEW))
+        if known is not None:
             return
         body, verdict, source = Body(b""), None, None
+        if rejected is not None:
+            self.counts["visits after a rejected fetch"] += 1
+            body = rejected.body
         if version is not None:
             body, verdict, source = version.page.body, version.verdict, version.source
         self.model.add(Capture(row_key, at, fetch, body, fetch.status, "visit", verdict, source))

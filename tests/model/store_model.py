@@ -271,6 +271,13 @@ class Capture:
         """The capture that brought the body that this one shows."""
         return self if self.stored in ("body", "reference") else self.confirms
 
+    def may_follow(self, page: Capture) -> bool:
+        """Whether it shows the page before it: it is a visit (304) that confirmed nothing when it was written.
+
+        After a rejected fetch it has the body of that, and shows a page with the same bytes alone.
+        """
+        return self.stored == "visit" and self.body.raw in (b"", page.body.raw)
+
 
 class Live(NamedTuple):
     """A live capture, the capture whose body it shows (None for no page), and whether that is shown."""
@@ -377,7 +384,7 @@ class Model:
                 if kept and (age is None or one.at > self.now - round(age * 1_000_000)):
                     found.append(Live(one, None, False))
             elif counted[follows.at][0]:
-                source = follows.source if one.stored == "visit" else None
+                source = follows.source if one.may_follow(follows) else None
                 found.append(Live(one, source, source is not None and ranks[follows.at][1] and source.has_body))
         return found
 
@@ -500,6 +507,12 @@ class Model:
         """The newest live page of a row before a time."""
         return next((one for one in self.pages(row_key) if one.at < at), None)
 
+    def rejected_last(self, row_key: bytes, at: int) -> Capture | None:
+        """The last live fetch of a row before a time, if it was rejected; visits are none."""
+        fetches = (one.capture for one in self.live(row_key) if one.at < at and one.capture.stored != "visit")
+        last = next(fetches, None)
+        return last if last is not None and last.stored == "rejected" else None
+
     # --- changes
 
     def add(self, capture: Capture) -> None:
@@ -519,8 +532,8 @@ class Model:
             pages = [one for one in captures if one.source is not None]
             heirs: dict[int, str] = {}
             for one in captures:
-                below = [page.source for page in pages if page.at < one.at]
-                shown = one.source or (below[-1] if below and one.stored == "visit" else None)
+                below = [page for page in pages if page.at < one.at]
+                shown = one.source or (below[-1].source if below and one.may_follow(below[-1]) else None)
                 if shown is not None and one.crawl != crawl:
                     heirs.setdefault(shown.at, one.crawl)
             for one in captures:
