@@ -99,6 +99,8 @@ class Run:
             self.model.changed(row_key)
             was_there = self.store.delete(url_of(operation.url), purge=operation.purge)
             self._same("delete", was_there, row is not None and bool(row.captures))
+            if operation.purge and was_there:
+                self.model.compact()  # of a crawl a purge leaves that to a call of its own
         elif isinstance(operation, DeleteCrawl):
             rows = self.model.delete_crawl(operation.crawl)
             self._same("rows", self.store.delete_crawl(operation.crawl, purge=operation.purge), rows)
