@@ -412,14 +412,15 @@ class Run:
             )
             if is_same and not is_open:
                 self._same(f"similar to {name}: {url} is there", url in found, True)
-        for url, one in found.items():
+        for url, answer in found.items():
             at = self.store.cells.row_key(url)
-            its = next((two.capture.body for two in self.model.seen(at) if two.pointer[0] == one.timestamp), None)
-            if its is None:
-                raise Mismatch(f"similar to {name}: {one} is not live")
+            bodies = [one.capture.body for one in self.model.seen(at) if one.pointer[0] == answer.timestamp]
+            if not bodies:
+                raise Mismatch(f"similar to {name}: {answer} is not live")
+            its = bodies[0]
             exact = overlap(body.words, its.words)[0]
-            is_true = its.raw == body.raw or its.words == body.words or abs(exact - one.similarity) < 1e-9
-            self._same(f"similar to {name}: {one} is true, {exact}", is_true, True)
+            is_true = its.raw == body.raw or its.words == body.words or abs(exact - answer.similarity) < 1e-9
+            self._same(f"similar to {name}: {answer} is true, {exact}", is_true, True)
 
     def _sweep(self) -> None:
         """All pairs of a sweep at the threshold, against all pairs."""
