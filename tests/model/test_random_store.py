@@ -79,6 +79,30 @@ FOUND: dict[str, tuple[Setting, list[Operation]]] = {
             Put((Fetch("a/2", 5, 12, day=4),), policy="reject-any"),
         ],
     ),
+    "a page rejected by one of its own host, twice, where another host has an older one": (
+        Setting(),
+        [
+            Put((Fetch("b/0", 3), Fetch("a/0", 3, day=1))),
+            Put((Fetch("a/1", 3, day=2),), "reject"),
+            Put((Fetch("a/1", 3, day=2),), "reject"),
+        ],
+    ),
+    "a visit after a rejected fetch, twice": (
+        Setting(),
+        [
+            Put((Fetch("a/0", 3), Fetch("a/1", 4), Fetch("a/1", 3, day=1)), "reject-any"),
+            Put((Fetch("a/1", status=304, day=2),)),
+            Put((Fetch("a/1", status=304, day=2),)),
+        ],
+    ),
+    "a purge, which also removes what policies hide of other pages": (
+        Setting("one"),
+        [
+            Put((Fetch("a/0", 3, day=1), Fetch("a/0", 4, day=2), Fetch("a/1", 5))),
+            Delete("a/1", purge=True),
+            Put((Fetch("a/0", 6, day=1),)),
+        ],
+    ),
 }
 """Lives that failed once, each shortened by its seed's run."""
 
