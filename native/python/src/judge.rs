@@ -283,17 +283,16 @@ impl Core {
     /// After a commit; gives the rows of pages of which captures have changed.
     fn follow<'py>(&self, rows: &Bound<'py, PyAny>, is_sure: bool) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         self.with(rows.py(), |state| {
-            let is_posting = |row_key: &[u8]| matches!(row_key.first(), Some(&POSTING_BODY | &POSTING_TEXT));
+            let is_posting = |kind| matches!(kind, Some(POSTING_BODY | POSTING_TEXT));
             let mut changed = Vec::new();
             if let Ok(packed) = rows.cast::<PackedRows>() {
                 for row in packed.try_borrow()?.rows.rows() {
-                    let row_key = row.row_key();
-                    if row.table == "postings" && is_posting(&row_key) {
+                    if row.table == "postings" && is_posting(row.kind()) {
                         let added: Vec<_> = row.cells().map(|cell| Pointer::from(&cell.qualifier[..])).collect();
-                        state.follow(&row_key, &added, &[], is_sure);
+                        state.follow(&row.row_key(), &added, &[], is_sure);
                     } else if row.has_capture() {
-                        state.drop_row(&row_key);
-                        changed.push(PyBytes::new(rows.py(), &row_key));
+                        state.drop_row(&row.row_key());
+                        changed.push(PyBytes::new(rows.py(), &row.row_key()));
                     }
                 }
                 return Ok(changed);
@@ -304,7 +303,7 @@ impl Core {
                 let given_key = row.get_item(1)?.cast_into::<PyBytes>()?;
                 let (row_key, mutations) = (given_key.as_bytes(), row.get_item(2)?);
                 let table = table.to_str()?;
-                if table == "postings" && is_posting(row_key) {
+                if table == "postings" && is_posting(row_key.first().copied()) {
                     let (added, removed) = added_and_removed(&mutations)?;
                     state.follow(row_key, &added, &removed, is_sure);
                 } else if table == "pages" && changes_captures(&mutations)? {

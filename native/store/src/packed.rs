@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::format::{CAPTURE_FAMILY, FAMILY_END, KEY_KIND_CELL, TABLE_TAGS};
+use crate::format::{CAPTURE_FAMILY, FAMILY_END, KEY_END, KEY_KIND_CELL, TABLE_TAGS};
 use crate::keys::{column_of, push_cell, push_escaped, row_key_of, table, timestamp_of, TIMESTAMP_BYTES};
 
 /// Bytes of the longest value of a cell.
@@ -123,6 +123,11 @@ impl<'a> Row<'a> {
         row_key_of(self.prefix)
     }
 
+    /// The first byte of its row key; None for an empty one.
+    pub fn kind(&self) -> Option<u8> {
+        self.prefix.get(1).copied().filter(|_| self.prefix.len() > 1 + KEY_END.len())
+    }
+
     /// Its cells.
     pub fn cells(self) -> impl Iterator<Item = Cell<'a>> {
         let bare = table(self.table).and_then(|(_, bare)| bare);
@@ -140,7 +145,9 @@ impl<'a> Row<'a> {
 
     /// Whether it is of pages and has a capture record.
     pub fn has_capture(self) -> bool {
-        self.table == "pages" && self.cells().any(|cell| cell.family == CAPTURE_FAMILY)
+        let head = [&[KEY_KIND_CELL], CAPTURE_FAMILY.as_bytes(), &[FAMILY_END]].concat();
+        let mut keys = self.packed.cells[self.row.cells.clone()].iter().map(|(key, _)| key.clone());
+        self.table == "pages" && keys.any(|key| self.packed.bytes[key][self.prefix.len()..].starts_with(&head))
     }
 }
 
@@ -181,6 +188,7 @@ mod tests {
             ]
         );
         assert_eq!(rows.rows().map(Row::has_capture).collect::<Vec<_>>(), [true, false, false, false]);
+        assert_eq!(rows.rows().map(|row| row.kind()).collect::<Vec<_>>(), [b'a', 1, b'e', b'c'].map(Some));
         assert_eq!(rows.row_count(), 4);
         let (key, value) = rows.pairs().next().expect("a pair");
         assert!(key.starts_with(b"\x02a\0\xffb\0\x01\x03capture\0") && value == b"record");
