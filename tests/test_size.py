@@ -42,7 +42,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 34_859,
     "lines of tools/": 10_772,
-    "lines of tests/": 47_236,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 47_242,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 

@@ -449,11 +449,14 @@ class Model:
             return Expected(VerdictKind.EXACT, min(equal), 1.0)
         if not body.is_html or status // 100 != 2:
             return Expected(VerdictKind.NEW)
-        pages = [
-            one
-            for one in self._others(row_key, by_text=is_open, own_host=own_host)
-            if one.status // 100 == 2 and one.capture.body.is_html
-        ]
+        pages, crowd = (
+            [
+                one
+                for one in self._others(row_key, by_text=is_open, own_host=own)
+                if one.status // 100 == 2 and one.capture.body.is_html
+            ]
+            for own in (own_host, False)
+        )
         if len(body.words) >= MIN_SAME_TEXT_WORDS:
             same = [
                 one.pointer
@@ -464,15 +467,19 @@ class Model:
                 return Expected(VerdictKind.SAME_TEXT, min(same), 1.0)
         if len(body.words) < MIN_NEAR_WORDS:
             return Expected(VerdictKind.NEW)
-        return self._by_likeness(body, pages)
+        return self._by_likeness(body, pages, crowd)
 
-    def _by_likeness(self, body: Body, pages: list[Seen]) -> Expected:
+    def _by_likeness(self, body: Body, pages: list[Seen], crowd: list[Seen]) -> Expected:
         oldest: dict[tuple[str, ...], Pointer] = {}
-        relatives = set()
+        relatives = {
+            its
+            for its in {one.capture.body.words for one in crowd}
+            if len(its) >= MIN_NEAR_WORDS and max(overlap(body.words, its)) >= 0.3
+        }
+        """Texts that the index may propose: it knows no hosts."""
         for one in pages:
             its = one.capture.body
-            if len(its.words) >= MIN_NEAR_WORDS and max(overlap(body.words, its.words)) >= 0.3:
-                relatives.add(its.words)
+            if its.words in relatives:
                 oldest[its.words] = min(one.pointer, oldest.get(its.words, one.pointer))
         matches = [(*overlap(body.words, text)[:2], pointer) for text, pointer in oldest.items()]
         claims = []
