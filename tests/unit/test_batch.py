@@ -162,6 +162,32 @@ def test_pages_that_an_interrupt_left_in_the_batch_are_not_written_with_the_next
         assert list(check(store.backend)) == []
 
 
+@pytest.mark.parametrize("name", ["qualifiers_of_rows", "fetch_or_base"])
+def test_a_handler_of_a_signal_may_delete_while_a_page_is_judged(tmp_path: Path, name: str) -> None:
+    """Once, the delete was committed, then failed, and with it the page that was judged."""
+    urls = [f"https://{letter}.example/" for letter in "abcd"]
+    pages = [Page(url, page(words(number % 3, 300)), 200, HTML, T0) for number, url in enumerate(urls)]
+    pages[2] = Page(urls[2], page(changed(words(1, 300), 1, 3)), 200, HTML, T0)
+    with open_store(tmp_path / "store", Schema()) as store:
+        one_by_one(store, pages[:2])
+    with open_store(tmp_path / "store", Schema()) as store:
+        reads: Any = store.backend.values if name == "fetch_or_base" else store.backend.engine
+        real = getattr(reads, name)
+        deleted: list[str] = []
+
+        def read(*given: Any) -> object:
+            if not deleted:
+                deleted.append(urls[0])
+                assert store.delete(urls[0])
+            return real(*given)
+
+        with mock.patch.object(reads, name, read):
+            assert [one.verdict.of_url for one in one_by_one(store, pages[2:3])] == [urls[1]]
+        assert deleted and list(store.urls()) == urls[1:3]
+        assert [one.verdict.kind for one in one_by_one(store, pages[3:])] == [VerdictKind.NEW]
+        assert list(check(store.backend)) == []
+
+
 # --- the judge alone
 
 

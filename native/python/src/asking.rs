@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use docstore_kernel::postings::Answer;
 use docstore_store::compare::{Reason, Verdict};
-use docstore_store::format::CAPTURE_FAMILY;
+use docstore_store::format::{CAPTURE_FAMILY, POSTING_BODY, POSTING_TEXT};
 use docstore_store::lru::Counts;
 use docstore_store::pages::{Analysed, Asking, Marks, Page, Reads, Stored, Value};
 use docstore_store::posted::{row_key_of, time_of, Pointer, StoredPostings, POINTER_SLICE};
@@ -17,6 +17,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use crate::convert::utf8;
 use crate::fingerprints::{Fingerprints, IndexQuery, Proposal};
 use crate::kernel::Kernel;
+use crate::packed::PackedRows;
 
 /// So many texts are compared faster than the GIL is let go and taken again.
 const FEW: usize = 3;
@@ -118,7 +119,7 @@ pub fn column_bytes(columns: &Bound<'_, PyDict>) -> PyResult<usize> {
 }
 
 /// The postings that mutations of a row add, and those that they remove.
-pub fn added_and_removed(mutations: &Bound<'_, PyAny>) -> PyResult<(Vec<Pointer>, Vec<Pointer>)> {
+fn added_and_removed(mutations: &Bound<'_, PyAny>) -> PyResult<(Vec<Pointer>, Vec<Pointer>)> {
     let (mut added, mut removed) = (Vec::new(), Vec::new());
     for mutation in mutations.try_iter()? {
         let mutation = mutation?.cast_into::<PyTuple>()?;
@@ -130,7 +131,7 @@ pub fn added_and_removed(mutations: &Bound<'_, PyAny>) -> PyResult<(Vec<Pointer>
 }
 
 /// Whether mutations of a row change its captures; a delete of the whole row names no family.
-pub fn changes_captures(mutations: &Bound<'_, PyAny>) -> PyResult<bool> {
+fn changes_captures(mutations: &Bound<'_, PyAny>) -> PyResult<bool> {
     for mutation in mutations.try_iter()? {
         let mutation = mutation?.cast_into::<PyTuple>()?;
         if mutation.is_empty() || mutation.get_item(0)?.cast::<PyString>()?.to_str()? == CAPTURE_FAMILY {
@@ -138,6 +139,39 @@ pub fn changes_captures(mutations: &Bound<'_, PyAny>) -> PyResult<bool> {
         }
     }
     Ok(false)
+}
+
+/// Row, added and removed pages of a changed row of postings.
+type ChangedPostings = (Vec<u8>, Vec<Pointer>, Vec<Pointer>);
+
+/// The postings that rows of a commit change, and the rows of pages of which they change captures.
+pub fn changes_of<'py>(rows: &Bound<'py, PyAny>) -> PyResult<(Vec<ChangedPostings>, Vec<Bound<'py, PyBytes>>)> {
+    let is_posting = |kind| matches!(kind, Some(POSTING_BODY | POSTING_TEXT));
+    let (mut postings, mut changed) = (Vec::new(), Vec::new());
+    if let Ok(packed) = rows.cast::<PackedRows>() {
+        for row in packed.try_borrow()?.rows.rows() {
+            if row.table == "postings" && is_posting(row.kind()) {
+                let added = row.cells().map(|cell| Pointer::from(&cell.qualifier[..])).collect();
+                postings.push((row.row_key(), added, Vec::new()));
+            } else if row.has_capture() {
+                changed.push(PyBytes::new(rows.py(), &row.row_key()));
+            }
+        }
+        return Ok((postings, changed));
+    }
+    for row in rows.try_iter()? {
+        let row = row?.cast_into::<PyTuple>()?;
+        let table = row.get_item(0)?.cast_into::<PyString>()?;
+        let row_key = row.get_item(1)?.cast_into::<PyBytes>()?;
+        let (table, mutations) = (table.to_str()?, row.get_item(2)?);
+        if table == "postings" && is_posting(row_key.as_bytes().first().copied()) {
+            let (added, removed) = added_and_removed(&mutations)?;
+            postings.push((row_key.as_bytes().to_vec(), added, removed));
+        } else if table == "pages" && changes_captures(&mutations)? {
+            changed.push(row_key);
+        }
+    }
+    Ok((postings, changed))
 }
 
 fn pages_of(qualifiers: &Bound<'_, PyAny>) -> PyResult<Vec<Pointer>> {

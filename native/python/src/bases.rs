@@ -1,5 +1,6 @@
 //! Bases of deltas for Python: `docstore_store::bases`, which asks one function of Python for what no cache has.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use docstore_frames::Name;
@@ -65,12 +66,19 @@ impl Reads<PyBackedBytes> for Reader<'_> {
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
 pub struct Bases {
     held: Mutex<bases::Bases<PyBackedBytes>>,
+    /// A handler of a signal has committed while a group was made: nothing that is cached is sure.
+    missed: AtomicBool,
 }
 
 impl Bases {
     pub fn lock(&self) -> PyResult<MutexGuard<'_, bases::Bases<PyBackedBytes>>> {
         match self.held.try_lock() {
-            Ok(held) => Ok(held),
+            Ok(mut held) => {
+                if self.missed.swap(false, Ordering::Relaxed) {
+                    held.clear();
+                }
+                Ok(held)
+            }
             Err(TryLockError::Poisoned(poisoned)) => {
                 self.held.clear_poison();
                 let mut held = poisoned.into_inner();
@@ -90,7 +98,8 @@ impl Bases {
     /// Bytes that may be held: of values, of rows, of newest pages; and of one entry.
     #[new]
     fn new(values: usize, rows: usize, newest: usize, entry: usize) -> Self {
-        Self { held: Mutex::new(bases::Bases::new(values, rows, newest, entry)) }
+        let held = Mutex::new(bases::Bases::new(values, rows, newest, entry));
+        Self { held, missed: AtomicBool::new(false) }
     }
 
     /// Of the caches of values, rows and newest pages.
@@ -116,6 +125,10 @@ impl Bases {
 
     /// After a commit that changed the rows of bases with these names.
     fn follow(&self, changed: Vec<PyBackedBytes>, is_sure: bool) -> PyResult<()> {
+        if matches!(self.held.try_lock(), Err(TryLockError::WouldBlock)) {
+            self.missed.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
         self.lock()?.follow(changed.iter().map(|name| &name[..]), is_sure);
         Ok(())
     }

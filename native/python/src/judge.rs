@@ -3,14 +3,14 @@
 //! Python asks under a lock of its own, and everything that is read is read through one object of Python.  While it reads,
 //! the state belongs to the call, and no mutex is held: another call meanwhile, or one in the child of a fork, is refused.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use docstore_store::compare::{
     Kind, Rules, MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH,
 };
 use docstore_store::core::{self, Shares, LOOKS};
-use docstore_store::format::{POSTING_BODY, POSTING_TEXT, VERDICT_KINDS};
+use docstore_store::format::VERDICT_KINDS;
 use docstore_store::keys::table;
 use docstore_store::lru::Counts;
 use docstore_store::posted::{pointer, Pointer, POINTER_SLICE};
@@ -18,11 +18,11 @@ use docstore_store::verdict::number_of;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::asking::{
-    added_and_removed, analysed_of, asking_of, changes_captures, column_bytes, marks_of, no_text_of, place_of,
-    verdict_fields, CacheCounts, Columns, Reader, SeenPage,
+    analysed_of, asking_of, changes_of, column_bytes, marks_of, no_text_of, place_of, verdict_fields, CacheCounts,
+    Columns, Reader, SeenPage,
 };
 use crate::convert::{caught, InvalidArgument};
 use crate::fingerprints::Fingerprints;
@@ -46,6 +46,8 @@ type Place<'py> = (u64, Bound<'py, PyBytes>);
 struct Core {
     /// None while a call works with it.
     state: Mutex<Option<Box<State>>>,
+    /// A handler of a signal has committed while a call worked with the state: nothing that is cached is sure.
+    missed: AtomicBool,
     kernel: Py<Kernel>,
     pages: Arc<Counts>,
     postings: Arc<Counts>,
@@ -66,6 +68,10 @@ impl Core {
         let done = caught(|| work(&mut state));
         if done.is_err() {
             state.drop_batch();
+            state.clear_pages();
+        }
+        if self.missed.swap(false, Ordering::Relaxed) {
+            state.clear_postings();
             state.clear_pages();
         }
         if let Ok(mut home) = self.state.try_lock() {
@@ -113,7 +119,8 @@ impl Core {
         let state = State::new(rules, Shares { pages, postings, sketches, shingles }, caches, collects);
         let (pages, postings) = state.counts();
         let state = Mutex::new(Some(Box::new(state)));
-        Ok(Self { state, kernel, pages, postings, forks: FORKS.load(Ordering::Relaxed) })
+        let (missed, forks) = (AtomicBool::new(false), FORKS.load(Ordering::Relaxed));
+        Ok(Self { state, missed, kernel, pages, postings, forks })
     }
 
     /// How the caches of pages and of postings are used.
@@ -282,37 +289,17 @@ impl Core {
 
     /// After a commit; gives the rows of pages of which captures have changed.
     fn follow<'py>(&self, rows: &Bound<'py, PyAny>, is_sure: bool) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let (postings, changed) = changes_of(rows)?;
+        if self.state.try_lock().is_ok_and(|state| state.is_none()) {
+            self.missed.store(true, Ordering::Relaxed);
+            return Ok(changed);
+        }
         self.with(rows.py(), |state| {
-            let is_posting = |kind| matches!(kind, Some(POSTING_BODY | POSTING_TEXT));
-            let mut changed = Vec::new();
-            if let Ok(packed) = rows.cast::<PackedRows>() {
-                for row in packed.try_borrow()?.rows.rows() {
-                    if row.table == "postings" && is_posting(row.kind()) {
-                        let added: Vec<_> = row.cells().map(|cell| Pointer::from(&cell.qualifier[..])).collect();
-                        state.follow(&row.row_key(), &added, &[], is_sure);
-                    } else if row.has_capture() {
-                        state.drop_row(&row.row_key());
-                        changed.push(PyBytes::new(rows.py(), &row.row_key()));
-                    }
-                }
-                return Ok(changed);
-            }
-            for row in rows.try_iter()? {
-                let row = row?.cast_into::<PyTuple>()?;
-                let table = row.get_item(0)?.cast_into::<PyString>()?;
-                let given_key = row.get_item(1)?.cast_into::<PyBytes>()?;
-                let (row_key, mutations) = (given_key.as_bytes(), row.get_item(2)?);
-                let table = table.to_str()?;
-                if table == "postings" && is_posting(row_key.first().copied()) {
-                    let (added, removed) = added_and_removed(&mutations)?;
-                    state.follow(row_key, &added, &removed, is_sure);
-                } else if table == "pages" && changes_captures(&mutations)? {
-                    state.drop_row(row_key);
-                    changed.push(given_key.clone());
-                }
-            }
-            Ok(changed)
-        })
+            postings.iter().for_each(|(row, added, removed)| state.follow(row, added, removed, is_sure));
+            changed.iter().for_each(|row| state.drop_row(row.as_bytes()));
+            Ok(())
+        })?;
+        Ok(changed)
     }
 
     fn clear_postings(&self, python: Python<'_>) -> PyResult<()> {
