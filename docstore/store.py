@@ -340,7 +340,7 @@ class DocumentStore:
         Args:
             crawl: its label.
             prefix: only of URLs with this prefix.
-            purge: take them down for good, as `delete` does.
+            purge: take them down for good, as `delete` with `compact=False`: call `compact` after it.
             on_progress: called with the number of rows.
         """
         deleter = self._write_side().deleter
