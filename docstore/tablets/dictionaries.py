@@ -204,7 +204,10 @@ def decode_dictionary(raw: bytes, path: str = "") -> bytes:
     payload = raw[DICTIONARY_HEADER_BYTES:]
     if len(payload) != payload_bytes or crc32(payload) != payload_crc:
         raise CorruptionError("dictionary fails its CRC", path=path, offset=DICTIONARY_HEADER_BYTES)
-    return unpack(payload, raw_bytes)
+    try:
+        return unpack(payload, raw_bytes)
+    except CorruptionError as error:  # the CRC is of the content alone
+        raise CorruptionError(f"dictionary has a damaged header: {error.what}", path=path, offset=0) from error
 
 
 STAGES = ((128 << 10, 1), (4 << 20, 8), (32 << 20, 32))

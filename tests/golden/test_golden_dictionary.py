@@ -50,5 +50,5 @@ def test_no_flipped_byte_of_the_header_goes_unseen(place: int) -> None:
     if place in (10, 11):  # reserved
         assert decode_dictionary(bytes(raw)) == CONTENT
         return
-    with pytest.raises((CorruptionError, UnsupportedFormat)):
-        decode_dictionary(bytes(raw))
+    with pytest.raises((CorruptionError, UnsupportedFormat), match=r"a\.dict"):  # it says where
+        decode_dictionary(bytes(raw), "a.dict")
