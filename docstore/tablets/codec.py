@@ -15,6 +15,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
+import zstandard
+
 from docstore.compiled import docstore_native
 from docstore.model.capture import Column
 from docstore.model.errors import CorruptionError, InvalidArgument
@@ -169,8 +171,6 @@ def processors() -> int:
 
 def pack(raw: bytes, level: int = PACK_LEVEL) -> bytes:
     """One whole zstd frame, for files that are written once and read rarely."""
-    import zstandard  # here: a reader of pages needs none of it, and its import takes 2 ms
-
     try:
         return zstandard.ZstdCompressor(level=level).compress(raw)
     except zstandard.ZstdError as error:  # the only reason not to compress
@@ -183,8 +183,6 @@ def unpack(frame: bytes, raw_bytes: int) -> bytes:
     Raises:
         CorruptionError: it is no sound frame of that length.
     """
-    import zstandard
-
     try:
         raw = zstandard.ZstdDecompressor().decompress(frame, raw_bytes)
     except zstandard.ZstdError as error:
