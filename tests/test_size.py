@@ -28,8 +28,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_044,
-    "lines of code of the core": 31_584,
+    "lines of code of docstore/": 43_046,
+    "lines of code of the core": 31_586,
     "files of docstore/": 200,
     "classes": 436,
     "record types": 212,
