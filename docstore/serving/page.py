@@ -660,10 +660,11 @@ def counts(store: DocumentStore, jobs: Sequence[Job]) -> dict[str, Any]:
     now = store.stats()["totals"].get("captures", 0)
     is_small = now <= COUNTED_AT_ONCE
     job = _newest(jobs, "report")
+    made: Survey | None = None
     if is_small:
         made = survey(store)
-    else:
-        made = None if job is None else read_report(Survey, job.result)
+    elif job is not None:
+        made = read_report(Survey, job.result)
     return {
         "made": made,
         "is_small": is_small,
