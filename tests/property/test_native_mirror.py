@@ -30,7 +30,7 @@ from docstore.compiled import docstore_native
 from docstore.dedup.kernel import EXTRACTORS, Kernel, words
 from docstore.model.analysis import Analysis
 from tests.reference import fingerprints, plateau
-from tests.reference.words import UNICODE
+from tests.reference.words import UNICODE, without_unassigned
 from tests.reference.words import words as reference_words
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -223,7 +223,8 @@ def test_every_character_that_case_folding_changes_is_found_folded() -> None:
     native = Kernel().native
     for number in range(sys.maxunicode + 1):
         folded = chr(number).casefold()
-        if folded != chr(number):
+        # Later Pythons fold characters that Unicode 14.0 does not assign: they are blanks here.
+        if folded != chr(number) and without_unassigned(chr(number)) != " ":
             numbers = native.fingerprints(f"a abcd{chr(number)}".encode(), f"abcd{folded}")
             assert numbers is not None and numbers.holds_title, hex(number)
 
