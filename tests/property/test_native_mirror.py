@@ -305,8 +305,8 @@ SURROGATES_IN_A_SHELL = (
 
 
 def test_the_tables_of_the_native_kernel_are_what_the_lists_say() -> None:
-    if not (CHECKOUT / "native").is_dir():
-        pytest.skip("not a checkout: native/ is not here")
+    if not (CHECKOUT / "tools").is_dir():
+        pytest.skip("not a checkout: tools/ is not here")
     if unicodedata.unidata_version != UNICODE["version"]:
         pytest.skip(
             f"made from Unicode {UNICODE['version']}, which CPython 3.11 has, not {unicodedata.unidata_version}"
