@@ -41,7 +41,7 @@ CEILINGS = {
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
     "lines of Rust": 34_900,
-    "lines of tools/": 10_772,
+    "lines of tools/": 10_787,
     "lines of tests/": 47_263,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 

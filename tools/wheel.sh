@@ -70,8 +70,9 @@ install() {
     $saying "== $("$python" -V): installing $(basename "$file")" \
         env PATH="$bare" "$bare/python" -I -m pip install --quiet "$file" "$@"
     # Away from the checkout and its pyproject.toml, so that nothing but what is installed can be imported.
-    mkdir "$made/try/checkout"
+    mkdir -p "$made/try/checkout/native/core"
     cp -r tests examples "$made/try/checkout"
+    cp -r native/core/data "$made/try/checkout/native/core" # the readable definition of words needs its tables
     echo "[pytest]" >"$made/try/checkout/pytest.ini"
     cd "$made/try/checkout"
     export PATH="$bare"

@@ -308,7 +308,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 def to_arrow(
     store: Store, columns: Sequence[str] | None = None, where: Selection | None = None
 ) -> pa.RecordBatchReader:
-    """See `DocumentStore.to_arrow`."""
+    """Give the pages of a store as batches of Arrow, as `DocumentStore.to_arrow` does."""
     if where is not None and not isinstance(where, Selection):
         raise InvalidArgument(
             f"where must be a docstore.Selection, such as Selection(host='a.example'), not {where!r:.100}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import output
-from docstore.model.choices import VerdictKind
+from docstore.model.choices import REASON_WORDS, VerdictKind
 from docstore.model.plain import textual
 from docstore.model.types import Cell, Previous, PutResult, Verdict
 from docstore.reading.documents import Document, Rejected
@@ -41,15 +41,6 @@ _PREVIOUS_WORDS = {
     Previous.SAME_TEXT: "same text as the version before",
 }
 _COPY_WORDS = {VerdictKind.EXACT: "exact copy of", VerdictKind.SAME_TEXT: "same text as"}
-_REASON_WORDS = {
-    "short_text": "too little text to compare",
-    "not_modified": "not modified: the verdict is that of the fetched version",
-    "no_text": "no reader extracts text from it, only its bytes were compared",
-    "crowded": "its index buckets are full, so candidates may be missing; a sweep decides",
-    "status": "no 2xx status, so its text was not compared",
-    "title_mismatch": "a host has this text under contradicting titles",
-    "doubtful_text": "few words of the title are in its main text; `get --explain` shows why",
-}
 
 
 def similarity(value: float) -> str:
@@ -59,7 +50,7 @@ def similarity(value: float) -> str:
 
 def verdict_words(verdict: Verdict) -> str:
     """A verdict in one line."""
-    reason = _REASON_WORDS.get(verdict.reason, verdict.reason)
+    reason = REASON_WORDS.get(verdict.reason, verdict.reason)
     because = f" ({reason})" if reason else ""
     if verdict.reason == "title_mismatch":
         return f"new, though its text is {similarity(verdict.similarity)} like {verdict.of_url}{because}"

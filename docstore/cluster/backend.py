@@ -88,7 +88,7 @@ class HBaseBackend:
 
     @property
     def path(self) -> Path:
-        """See `Backend`: a cache folder of this machine's user."""
+        """Give the cache folder of this machine's user."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         folder = cache / "docstore" / "hbase" / self.identity.hex()
         folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -98,7 +98,6 @@ class HBaseBackend:
         return SlotCommitter(self.engine, self.values, self.rows, durability, self.session, self.check_writable)
 
     def group_writer(self, table: Table, committer: Committer, clock: Callable[[], int]) -> GroupWriter:
-        """See `Backend`."""
         from docstore.cluster.writer import HBaseWriter  # loads the detector, which reading does not need
 
         assert isinstance(committer, SlotCommitter)
@@ -135,27 +134,27 @@ class HBaseBackend:
         raise InvalidArgument("a store on HBase has no records to count; see its tables' sizes in HBase")
 
     def acknowledge(self) -> None:
-        """See `Backend`: nothing is ever lost."""
+        """Do nothing: HBase loses no commit, so there is nothing to acknowledge."""
 
     def publish_server(self, server: str) -> None:
-        """See `Backend`: not needed, because other processes open the store themselves."""
+        """Do nothing: other processes open the store themselves."""
 
     def check_writable(self) -> None:
         if self._read_only:
             raise read_only_error(Path(self.address))
 
     def make_reserve(self) -> None:
-        """See `Backend`: the cluster's disks need none."""
+        """Do nothing: the cluster's disks need no reserve."""
 
     def problems(self) -> Iterator[Finding]:
         return iter(())
 
     def remarks(self) -> Iterator[Finding]:
-        """See `Backend`: none."""
+        """Give none."""
         return iter(())
 
     def stored_bytes(self) -> int:
-        """See `Backend`: of pages and bodies, before HBase's own compression."""
+        """Give the bytes of pages and bodies, before HBase's own compression."""
         return sum(self.engine.approximate_bytes(table) for table in ("pages", "bodies"))
 
     def stats(self) -> dict[str, Any]:
@@ -266,7 +265,7 @@ class HBaseLocation:
             return self._has_tables(client) and self._schema(HBaseEngine(client, self._namespace, b"")) is not None
 
     def server(self) -> str:
-        """See `Location`: HBase has no lock, and any number of processes may open the store."""
+        """Give none: HBase has no lock, and any number of processes may open the store."""
         return ""
 
     def _has_tables(self, client: Client) -> bool:

@@ -65,7 +65,7 @@ class Slot(NamedTuple):
 
 
 class SlotCommitter:
-    """See `Committer`.
+    """Commits pages to HBase: claims a slot for each row, then writes it under the claim.
 
     Args:
         engine: of the store.
@@ -107,7 +107,6 @@ class SlotCommitter:
         self._pause = FIRST_PAUSE_SECONDS
 
     def commit(self, plan: Plan) -> None:
-        """See `Committer`."""
         self.commit_group(plan, [])
 
     def commit_group(self, plan: Plan, slots: Sequence[Slot], visits: Sequence[RowMutations] = ()) -> set[PagePointer]:
@@ -285,7 +284,7 @@ class SlotCommitter:
             self._pause = FIRST_PAUSE_SECONDS
 
     def run_with_reserve(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
-        """See `Committer`: the cluster's disks need no reserve."""
+        """Run work without a reserve: the cluster's disks need none."""
         return work()
 
 

@@ -283,7 +283,7 @@ WRITERS_AT: Final = 1
 
 
 class HBaseEngine:
-    """See `Engine`.
+    """Rows of a store in HBase's tables, through Thrift2.
 
     Args:
         client: of the cluster.
@@ -310,7 +310,6 @@ class HBaseEngine:
         return Requests(self._client, self._namespace, thrift.log_level(durability))
 
     def in_parallel(self, work: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
-        """See `Client.in_parallel`."""
         return self._client.in_parallel(work, items)
 
     # --- reading
@@ -652,10 +651,10 @@ class HBaseEngine:
     # --- the rest
 
     def compact_deleted(self) -> None:
-        """See `Engine`: HBase compacts by itself."""
+        """Do nothing: HBase compacts by itself."""
 
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
-        """See `Engine`: lengths of keys and values, by a scan; without HBase's own compression."""
+        """Add up the lengths of keys and values by a scan, without HBase's own compression."""
         self._check(table)
         make = messages()
         first, total = encode_key(start), 0
@@ -678,7 +677,7 @@ class HBaseEngine:
             first = rows[-1][0] + b"\x00"
 
     def compact(self, table: str, start: bytes = b"", end: bytes | None = None) -> None:
-        """See `Engine`: HBase compacts by itself, and Thrift2 has no call for it."""
+        """Do nothing: HBase compacts by itself, and Thrift2 has no call for it."""
         self._check(table)
 
     def close(self) -> None:

@@ -170,7 +170,7 @@ class RowIndex(TextIndex):
         those before."""
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """See `TextIndex`.
+        """Give the texts that share keys with a page, by the buckets of its keys.
 
         A writer that died may have posted a text under some of its keys only.  So the text counts as posted if it is in
         each of the first buckets that has room.
@@ -187,7 +187,6 @@ class RowIndex(TextIndex):
         return proposal if all(is_posted[:1]) else proposal.without_own()
 
     def post(self, new: NewPostings, query: IndexQuery, proposal: Proposal | None = None) -> None:
-        """See `TextIndex`."""
         if len(self._counts) > MAX_COUNTED_BUCKETS:
             self._earlier_counts, self._counts = self._counts, {}
         buckets, known, counts, earlier = new.buckets, self._read, self._counts, self._earlier_counts
@@ -204,7 +203,7 @@ class RowIndex(TextIndex):
                 buckets[key] = [*posted, text]
 
     def log(self, new: NewPostings) -> list[RowMutations]:
-        """See `TextIndex`: the postings are no rows of the engine; the next `write` writes them."""
+        """Give no rows: the postings are no rows of the engine, and the next `write` writes them."""
         self._logged = new.buckets
         return []
 

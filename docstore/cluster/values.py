@@ -161,7 +161,7 @@ class DictionaryRows:
         self._refreshed: float | None = None
 
     def sync(self) -> None:
-        """See `Contents`: each write is durable."""
+        """Do nothing: each write is durable."""
 
     def write(self, content: bytes, level: int) -> bytes:
         """Write a dictionary, compressed at a level of zstd; returns its checksum."""
@@ -308,7 +308,7 @@ class CellValues:
         return group.cell_values()[0]
 
     def append_group(self, group: docstore_native.Group) -> None:
-        """See `Values`: no value is a delta."""
+        """Append the values of a group.  No value is a delta."""
         self._dictionaries.encode(group, self._codec.threads)
         group.place([self._placed(*record) for record in group.records()])
 
@@ -348,12 +348,12 @@ class CellValues:
         self._pending.clear()
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
-        """See `Values`: rows are not rebuilt from values, so nothing is marked."""
+        """Do nothing: rows are not rebuilt from values."""
 
     # --- fetching
 
     def read_together(self, work: Callable[[], Result]) -> Result:
-        """See `Values`: if a value is missing, another process may have deleted its row since the look-up; look again.
+        """Run a look-up with its reads, and once more if a value is missing: another process may have deleted its row.
 
         Raises:
             CorruptionError: the same value is missing again.
@@ -427,7 +427,7 @@ class CellValues:
         return self.fetch(cell_value), b""
 
     def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:
-        """See `Values`.
+        """Refuse.
 
         Raises:
             InvalidArgument: always, because no value is shared.
@@ -435,7 +435,7 @@ class CellValues:
         raise InvalidArgument("a value on HBase has no owner other than its own cell")
 
     def verify(self, cell_value: bytes) -> None:
-        """See `Values`: checks that dictionary and chunks exist; HBase verifies its blocks itself."""
+        """Check that dictionary and chunks exist.  HBase verifies its blocks itself."""
         (stored,) = self._stored([cell_value])
         ref = parse_cell_value(stored).ref
         if ref is not None:

@@ -34,7 +34,7 @@ from docstore.writing.writer import result_of
 
 
 class HBaseWriter:
-    """See `GroupWriter`.
+    """Judges and writes groups of pages to HBase; judges again those whose row another process has changed.
 
     Args:
         backend: the backend.
@@ -64,7 +64,7 @@ class HBaseWriter:
     def write(
         self, pages: Sequence[Prepared], policies: Sequence[PolicyByVerdict], is_awaited: Callable[[], bool]
     ) -> tuple[list[PutResult], BaseException | None]:
-        """See `GroupWriter`; a group is sent whole, whoever waits."""
+        """Judge and write pages.  A group is sent whole, also if other callers wait."""
         writes: dict[int, Write] = {}
         waiting = list(range(len(pages)))
         committed = 0

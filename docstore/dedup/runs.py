@@ -260,7 +260,6 @@ class RunIndex(TextIndex):
     # --- looking up
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """See `TextIndex`."""
         with self._lock:
             lower = self._lower
             if self._unknown:
@@ -291,7 +290,7 @@ class RunIndex(TextIndex):
             return queries.rows()
 
     def texts_in_order(self) -> Keys:
-        """See `TextIndex`: those of the runs, then those that are in no run yet."""
+        """Give the keys of all texts: first those of the runs, then those that are in no run yet."""
         with self._lock:
             self._take_unknown()
             return np.concatenate([_texts_of(self._runs.runs), np.frombuffer(self._runs.recent_texts(), np.uint64)])
@@ -299,7 +298,6 @@ class RunIndex(TextIndex):
     # --- writing
 
     def post(self, new: NewPostings, query: IndexQuery, proposal: Proposal | None = None) -> None:
-        """See `TextIndex`."""
         if new.recent is None:
             new.recent = docstore_native.Postings()
         new.recent.post(query, proposal)
@@ -309,7 +307,7 @@ class RunIndex(TextIndex):
                 pruning.kept.add(query.own_number)
 
     def log(self, new: NewPostings) -> list[RowMutations]:
-        """See `TextIndex`: one row of the log; also if the log is empty, to mark that there is an index."""
+        """Give the row of the log.  It is written also if the log is empty, to mark that there is an index."""
         if new.recent is None and self._log:
             return []
         posted = docstore_native.Postings() if new.recent is None else new.recent
@@ -318,7 +316,7 @@ class RunIndex(TextIndex):
             return [_log_row(self._next, posted.log(self._durable_end, RUN_LOG_CELL_TEXTS))]
 
     def follow(self, rows: Sequence[RowMutations], is_sure: bool) -> None:
-        """See `TextIndex`: the row of the log has the postings of the commit."""
+        """Take over the postings of a commit, which are in its row of the log."""
         with self._lock:
             for _, row_key, mutations in rows_of_table(rows, TABLE):
                 if not row_key.startswith(RUN_LOG_PREFIX):
@@ -449,13 +447,12 @@ class RunIndex(TextIndex):
     # --- pruning
 
     def begin_prune(self) -> None:
-        """See `TextIndex`."""
         with self._lock:
             if not self._writes_since_failure:  # else postings that an earlier pruning dropped may still be in memory
                 self._pruning = _Pruning()
 
     def prune(self, live: Keys | None) -> int:
-        """See `TextIndex`: the runs are rewritten in the background once a quarter of their texts is gone."""
+        """Remove texts without a live page; once a quarter of the texts is gone, a thread rewrites the runs."""
         if live is None:
             self._pruning = None
             return 0
@@ -493,7 +490,7 @@ class RunIndex(TextIndex):
             return False
 
     def close(self) -> None:
-        """See `TextIndex`; the log has what is in memory.
+        """Close the index.  Nothing is lost: the log has what is in memory.
 
         Small merges are finished first, so that a store that is opened for a page or two gathers no runs.
         """

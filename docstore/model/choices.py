@@ -34,6 +34,20 @@ class VerdictKind(enum.StrEnum):
     NEW = "new"
 
 
+REASON_WORDS: Final = {
+    "short_text": "too little text to compare",
+    "not_modified": "not modified: the verdict is that of the fetched version",
+    "no_text": "no reader extracts text from it, only its bytes were compared",
+    "blank": "its body shows nothing, so it was not compared",
+    "crowded": "its index buckets are full, so candidates may be missing; a sweep decides",
+    "status": "no 2xx status, so its text was not compared",
+    "title_mismatch": "a host has this text under contradicting titles",
+    "doubtful_text": "few words of the title are in its main text, which may be a menu or a notice; "
+    "`docstore get --explain URL` shows why",
+}
+"""What a reason of a verdict means, for people."""
+
+
 class Durability(enum.Enum):
     """What an acknowledged write survives."""
 

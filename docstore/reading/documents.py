@@ -471,7 +471,7 @@ class DocumentReader:
         return None
 
     def validators(self, row_key: bytes) -> dict[str, str | int] | None:
-        """See `DocumentStore.validators`."""
+        """Give what a conditional request for a page needs, as `DocumentStore.validators` does."""
         received: list[tuple[str, str]] = []  # newest first: what a 304 says is newer than what its page says
         last_visit, newest = 0, None
         for newest in self._table.captures(row_key):

@@ -42,9 +42,10 @@ class IndexQueries:
     def similar(
         self, page: bytes | str, *, threshold: float | None, limit: int, at: int | None = None
     ) -> list[Similar]:
-        """See `DocumentStore.similar`; of a stored page the version at that time is compared, None takes its newest.
+        """Find the pages most similar to a page, as `DocumentStore.similar` does.
 
-        Of a page that was rejected it is the page that it duplicates.
+        Of a stored page the version at that time is compared; None takes its newest.  Of a rejected
+        page, the page that it duplicates is compared.
         """
         if limit < 1:
             raise InvalidArgument(f"limit must be at least 1, not {limit}")
@@ -80,7 +81,7 @@ class IndexQueries:
         return sorted(shown, key=lambda one: (bool(one.reason), -one.similarity, one.timestamp, one.url))[:limit]
 
     def find(self, payload_digest: str, docno: str, after: PagePointer | None) -> Iterator[Document]:
-        """See `DocumentStore.find`."""
+        """Find pages by the digest of their payload or by their document number, newest first."""
         kind, name = (POSTING_DOCNO, docno) if docno else (POSTING_PAYLOAD_DIGEST, payload_digest)
         wanted = normal_digest(payload_digest)
         for pointer in pages_named(self._backend.engine, kind, name, after):

@@ -14,7 +14,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from docstore.model import markup
-from docstore.model.choices import VerdictKind
+from docstore.model.choices import REASON_WORDS, VerdictKind
 from docstore.model.markup import (
     WIDTH,
     Child,
@@ -196,14 +196,20 @@ def _plain(rows: Iterable[Sequence[Child]]) -> Element:
     return made
 
 
+def _explained(reason: str) -> Element:
+    """A reason of verdicts, and below it what it means."""
+    meaning = REASON_WORDS.get(reason)
+    return element("div", words(reason), element("div", meaning, class_="quiet") if meaning else None)
+
+
 def _kept(made: Survey) -> Element:
     total = made.totals.captures
     rows: list[Sequence[Child]] = [
         (_KEPT.get(name, words(name)), number(count), percent(count, total)) for name, count in made.stored.items()
     ]
     saved = f"Sharing bytes with equal and similar pages saved {size(made.totals.saved_bytes)}."
-    reasons = [
-        (words(name), number(count), percent(count, total)) for name, count in sorted(made.totals.reasons.items())
+    reasons: list[Sequence[Child]] = [
+        (_explained(name), number(count), percent(count, total)) for name, count in sorted(made.totals.reasons.items())
     ]
     return _section(
         "How they were stored",

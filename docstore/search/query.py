@@ -421,7 +421,7 @@ def search(
     synonyms: Path | None = None,
     **options: Unpack[SearchOptions],
 ) -> SearchResults:
-    """See `DocumentStore.search`."""
+    """Search the index of a store, as `DocumentStore.search` does."""
     limit, offset, status = options.get("limit", 10), options.get("offset", 0), options.get("status")
     if not all(type(number) is int for number in (limit, offset, status or 0)) or not 0 <= (status or 0) <= 999:
         raise InvalidArgument(f"limit, offset and status are numbers, not {limit!r}, {offset!r} and {status!r}")

@@ -148,20 +148,20 @@ class RemoteStore:
         return f"<RemoteStore at {self.session.address}>"
 
     def __len__(self) -> int:
-        """See `DocumentStore.__len__`; the server sends every URL."""
+        """Give the number of URLs.  The server sends every URL, so this takes long for a large store."""
         return sum(1 for _ in self.urls())
 
     def __bool__(self) -> bool:
-        """See `DocumentStore.__bool__`."""
+        """Give True: a store is not false because it is empty."""
         return True
 
     def __iter__(self) -> Iterator[str]:
-        """See `DocumentStore.__iter__`."""
+        """Iterate over all URLs, in the order of row keys."""
         return self.urls()
 
     @checked
     def urls(self, *, prefix: str | None = None, host: str | None = None) -> Iterator[str]:
-        """See `DocumentStore.urls`."""
+        """Iterate over the URLs with a prefix or of a host, as `DocumentStore.urls` does."""
 
         def rest(last: Listed | None, _count: int) -> Call:
             after = None if last is None else last.row_key.hex()
@@ -188,12 +188,12 @@ class RemoteStore:
 
     @property
     def lost(self) -> tuple[Finding, ...]:
-        """See `DocumentStore.lost`."""
+        """Give what the server's store lost when it was opened last, as `DocumentStore.lost` does."""
         return self.session.ask(Call("GET", "/v1/lost", tuple[Finding, ...], "lost"))
 
     @property
     def clusters(self) -> ClusterLookup:
-        """See `DocumentStore.clusters`; asks the server two or three times a page."""
+        """Look clusters up, as `DocumentStore.clusters` does.  Each look-up asks the server two or three times."""
 
         def stored_row(row_key: bytes, spec: ReadSpec) -> Sequence[Cell]:
             row = self.cells.read_row(row_key, spec)
@@ -215,11 +215,11 @@ class RemoteStore:
 
     @property
     def unreadable(self) -> UnreadableValues:
-        """See `DocumentStore.unreadable`; of what this client has read."""
+        """Give the unreadable values that this client has met."""
         return self._unreadable
 
     def __contains__(self, url: str) -> bool:
-        """See `DocumentStore.__contains__`."""
+        """Tell whether a URL has a live page."""
         keys.row_key(url)  # the answer to HEAD cannot say what is wrong
         call = Call("HEAD", "/v1/page", query={"url": url}, may_be_absent=True)
         return bool(self.session.ask(call))
@@ -278,7 +278,7 @@ class RemoteStore:
         threads: int = 2,
         **options: Unpack[PutOptions],
     ) -> Iterator[PutResult]:
-        """See `DocumentStore.put_pages`; the server has threads of its own, whatever `threads` says."""
+        """Write many pages, as `DocumentStore.put_pages` does.  `threads` has no effect: the server has its own."""
         self.session.connections.check_open()
         if threads < 1:
             raise InvalidArgument(f"threads must be at least 1, not {threads}")
@@ -302,7 +302,7 @@ class RemoteStore:
     def get_many(
         self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
     ) -> Iterator[Document | None]:
-        """See `DocumentStore.get_many`."""
+        """Read many pages with few requests, as `DocumentStore.get_many` does."""
         wanted = {"at": at_micros(at), "families": None if families is None else list(families)}
 
         def rest(batch: list[str], _last: Any, count: int) -> Call | None:
@@ -314,7 +314,7 @@ class RemoteStore:
 
     @checked
     def anchors(self, url: str) -> Iterator[Cell]:
-        """See `DocumentStore.anchors`."""
+        """Iterate over the anchors of links to a page, as `DocumentStore.anchors` does."""
         return slices(self.session, url, ReadSpec(("anchor",)))
 
     @as_in(DocumentStore.snippet)
@@ -326,7 +326,7 @@ class RemoteStore:
     def snippets(
         self, urls: Iterable[str], query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
     ) -> list[Snippet | None]:
-        """See `DocumentStore.snippets`."""
+        """Give a snippet of each page for a query, as `DocumentStore.snippets` does."""
         found: list[Snippet | None] = []
         for batch in url_batches(urls, self._limits, most_urls(length)):
             message = {"urls": batch, "query": query, "length": length, "at": at_micros(at)}
@@ -347,7 +347,7 @@ class RemoteStore:
 
     @checked
     def collapse(self, urls: Iterable[str]) -> list[str]:
-        """See `DocumentStore.collapse`."""
+        """Keep one URL of each group of duplicates, as `DocumentStore.collapse` does."""
         kept: list[str] = []
         taken: list[bytes] = []  # groups that have a page by now; the next part is sent with them
         for batch in url_batches(urls, self._limits):
@@ -361,7 +361,7 @@ class RemoteStore:
     def find(
         self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
     ) -> Iterator[Document]:
-        """See `DocumentStore.find`."""
+        """Find pages by the digest of their payload or by their document number, as `DocumentStore.find` does."""
         checked_names(payload_digest, docno, limit)
         names = {"payload_digest": payload_digest or None, "docno": docno or None}
 
@@ -374,19 +374,19 @@ class RemoteStore:
         return self.session.items(Document, rest)
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
-        """See `DocumentStore.rejected`."""
+        """Iterate over rejected captures, as `DocumentStore.rejected` does."""
         call = Call("GET", "/v1/rejected")
         return self.session.items(
             Rejected, lambda _last, _count: call, key=lambda item: (keys.row_key(item.url), -item.timestamp)
         )
 
     def orphans(self) -> Iterator[Orphan]:
-        """See `DocumentStore.orphans`."""
+        """Iterate over rejected captures whose original has changed or is gone, as `DocumentStore.orphans` does."""
         call = Call("GET", "/v1/orphans")
         return self.session.items(Orphan, lambda _last, _count: call, key=lambda item: keys.row_key(item.url))
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: Selection | None = None) -> RecordBatchReader:
-        """See `DocumentStore.to_arrow`; batches are made here, of what the server sends."""
+        """Give pages as batches of Arrow.  The batches are made here, of what the server sends."""
         self.session.connections.check_open()
         from docstore.archives.arrow import to_arrow
 
@@ -408,13 +408,13 @@ class RemoteStore:
 
     @checked
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
-        """See `DocumentStore.backup`; a job of the server, into a folder of the server's machine."""
+        """Back the store up, by a job of the server and into a folder of the server's machine."""
         where = str(Path(folder).absolute()) if self.session.address.is_local else str(folder)
         return self.run_job("backup", {"folder": where}, BackupReport, bytes_done(on_progress))
 
     @as_in(DocumentStore.delete)
     def delete(self, url: str, *, purge: bool = False, compact: bool = True) -> bool:
-        """See `DocumentStore.delete`; the compaction is a job."""
+        """Delete a page, as `DocumentStore.delete` does.  The compaction is a job of the server."""
         deleted: bool = self._delete(url, purge=purge, compact=False)
         if deleted and purge and compact:
             with compacting_deleted_pages():
@@ -492,7 +492,7 @@ class RemoteCells:
         families: tuple[str, ...] | None = None,
         spec: ReadSpec | None = None,
     ) -> Iterator[Cell]:
-        """See `CellStore.slices`."""
+        """Read some cells of a row at a time, as `CellStore.slices` does."""
         wanted = ReadSpec(None if families is None else checked_families(families)) if spec is None else spec
         return slices(self.session, url_or_row_key, wanted)
 
@@ -509,7 +509,7 @@ class RemoteCells:
         limit: int | None = None,
         spec: ReadSpec = ReadSpec(),
     ) -> Iterator[Row]:
-        """See `CellStore.scan`; a scan that is cut off goes on after the last row."""
+        """Scan rows.  A scan whose connection breaks goes on after the last row that arrived."""
         wanted = {"prefix": prefix, "host": host, "start": start, "end": end, "qualifier_regex": qualifier_regex}
         message = {**wanted, "spec": checked_spec(spec)}
 
@@ -524,11 +524,11 @@ class RemoteCells:
         return self.session.items(Row, rest)
 
     def apply(self, url_or_row_key: str | bytes, mutations: Sequence[Mutation]) -> None:
-        """See `CellStore.apply`."""
+        """Change one row, as `CellStore.apply` does."""
         return _apply(self.session, [(url_or_row_key, mutations)])
 
     def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
-        """See `CellStore.apply_many`."""
+        """Change many rows, as `CellStore.apply_many` does."""
         return _apply(self.session, rows)
 
     check_and_mutate = endpoint(

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from docstore.model import capture, keys, markup
-from docstore.model.choices import VerdictKind
+from docstore.model.choices import REASON_WORDS, VerdictKind
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
 from docstore.model.format import REASON_NOT_MODIFIED
 from docstore.model.keys import shown_url, url_of
@@ -28,7 +28,7 @@ from docstore.reading.documents import Document, DocumentReader, rejection_of
 from docstore.reading.snippet import Snippet
 from docstore.reports.html import report_html, style_sheet, style_source
 from docstore.reports.measures import measures
-from docstore.reports.survey import Survey
+from docstore.reports.survey import Survey, survey
 from docstore.reports.worddiff import Change, Piece, word_diff
 from docstore.serving.archive_captures import END_OF_TIMES, digits14
 from docstore.serving.client_calls import Job, Role
@@ -253,6 +253,7 @@ def _environment() -> Environment:
     made.filters["visible"] = markup.safe
     made.filters["url_parts"] = markup.url_parts
     made.filters["said"] = said_of
+    made.globals["reason_words"] = REASON_WORDS
     for global_ in (address, percent, counted):
         made.globals[global_.__name__] = global_
     return made
@@ -645,18 +646,29 @@ def pieces(snippet: Snippet | None) -> list[str]:
     return [] if snippet is None else snippet.text("\0", "\0").split("\0")
 
 
-# --- what a job `report` counted: hosts and clusters of the whole store; and what jobs say of their results
+# --- hosts and clusters of the whole store, as a report counts them; and what jobs say of their results
+
+COUNTED_AT_ONCE: Final = 5_000
+"""Captures of a store that is counted while its page is made, which takes half a second."""
 
 
 def counts(store: DocumentStore, jobs: Sequence[Job]) -> dict[str, Any]:
-    """Values of `hosts.html` and `clusters.html`: what the newest job `report` has counted, if there is one."""
-    job = _newest(jobs, "report")
-    made = None if job is None else read_report(Survey, job.result)
+    """Values of `hosts.html` and `clusters.html`.
+
+    A small store is counted now.  Of a larger one these are the counts of the newest job `report`, if there is one.
+    """
     now = store.stats()["totals"].get("captures", 0)
-    is_running = any(job.kind == "report" and job.state == "running" for job in jobs)
+    is_small = now <= COUNTED_AT_ONCE
+    job = _newest(jobs, "report")
+    made: Survey | None = None
+    if is_small:
+        made = survey(store)
+    elif job is not None:
+        made = read_report(Survey, job.result)
     return {
         "made": made,
-        "is_counting": is_running,
+        "is_small": is_small,
+        "is_counting": any(job.kind == "report" and job.state == "running" for job in jobs),
         "written": 0 if made is None else max(0, now - made.written),
     }
 

@@ -555,7 +555,7 @@ def _compact(
     full: bool = False,
     dry_run: bool = False,
 ) -> Any:
-    """See `DocumentStore.compact`."""
+    """Compact the store, with the parameters of `DocumentStore.compact`."""
     return store.compact(
         tablets=tablets,
         level=level,
@@ -583,7 +583,10 @@ def _sweep(
     kinds: Sequence[str] = APPLIED_KINDS,
     any_host: bool = False,
 ) -> Any:
-    """See `SweepOptions`; `threads` is one, so that writes go on, and `pairs` is a file of the server's machine."""
+    """Sweep with the fields of `SweepOptions`.
+
+    `threads` is one, so that writes go on, and `pairs` is a file of the server's machine.
+    """
     given: dict[str, Any] = {name: value for name, value in locals().items() if name not in ("store", "progress")}
     given |= {"pairs": None if pairs is None else Path(pairs), "kinds": tuple(kinds)}
     if canonical_policy in list(CanonicalPolicy):  # the options refuse others
@@ -592,12 +595,12 @@ def _sweep(
 
 
 def _backup(store: DocumentStore, progress: Progress, *, folder: str) -> Any:
-    """See `DocumentStore.backup`; the folder is one of the server's machine."""
+    """Back the store up into a folder of the server's machine."""
     return store.backup(folder, lambda done, total: progress("bytes", done, total)).asdict()
 
 
 def _check(store: DocumentStore, progress: Progress, *, sample: float = 1.0) -> Any:
-    """See `docstore.reports.check`."""
+    """Check a share of all values, as `docstore check` does."""
     problems: list[dict[str, Any]] = []
     count = 0
     for problem in check(store.backend, lambda rows: progress("rows", rows, 0), sample):
@@ -608,29 +611,29 @@ def _check(store: DocumentStore, progress: Progress, *, sample: float = 1.0) -> 
 
 
 def _reindex(store: DocumentStore, progress: Progress, *, dry_run: bool = False) -> Any:
-    """See `docstore.sweep.reindex`."""
+    """Analyse all pages anew, as `docstore reindex` does."""
     return reindex(store, dry_run=dry_run, on_progress=lambda report: progress("pages", report.pages, 0)).asdict()
 
 
 def _index(store: DocumentStore, progress: Progress, *, full: bool = False) -> Any:
-    """See `docstore.search.index`; needs the extra `docstore[search]`."""
+    """Update the search index.  It needs the extra `docstore[search]`."""
     return store.search_index().update(lambda pages: progress("pages", pages, 0), full=full)
 
 
 def _dedup_stats(store: DocumentStore, _progress: Progress, *, by: str | None = None, crawl: str = "") -> Any:
-    """See `docstore.reports.dedup`."""
+    """Count verdicts by host, day or crawl, as `docstore dedup-stats` does."""
     return dedup_stats(store, by, crawl)
 
 
 def _report(store: DocumentStore, progress: Progress) -> Any:
-    """See `docstore.reports.survey`."""
+    """Survey the store, as `docstore report` does."""
     return survey(store, lambda done, total: progress("pages", done, total))
 
 
 def _delete_crawl(
     store: DocumentStore, progress: Progress, *, crawl: str, prefix: str | None = None, purge: bool = False
 ) -> Any:
-    """See `DocumentStore.delete_crawl`."""
+    """Delete a crawl, with the parameters of `DocumentStore.delete_crawl`."""
     return store.delete_crawl(crawl, prefix=prefix, purge=purge, on_progress=lambda rows: progress("rows", rows, 0))
 
 

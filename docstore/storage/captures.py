@@ -74,7 +74,7 @@ class CaptureRecord(NamedTuple):
 
     @property
     def refs(self) -> list[tuple[Column, bytes]]:
-        """See `refs_of`."""
+        """Give the columns whose values are in segments, each with its cell value."""
         return refs_of(self.columns)
 
     @property
@@ -149,7 +149,7 @@ class LiveCapture(NamedTuple):
 
     @property
     def refs(self) -> list[tuple[Column, bytes]]:
-        """See `refs_of`."""
+        """Give the columns whose values are in segments, each with its cell value."""
         return refs_of(self.columns)
 
     @property

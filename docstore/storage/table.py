@@ -752,7 +752,7 @@ class Table(CaptureRows):
         return mutations
 
     def compact_deleted(self) -> None:
-        """See `Engine.compact_deleted`."""
+        """Let the engine give back the space of deleted rows."""
         self._engine.compact_deleted()
 
     # --- arguments

@@ -63,7 +63,6 @@ class LocalCommitter:
         values.value_log.begin_group(manifest.group + 1)
 
     def commit(self, plan: Plan) -> None:
-        """See `Committer` of the port."""
         rows = plan.all_rows
         if rows or plan.counts:
             if self._read_only is not None:
@@ -117,9 +116,8 @@ class LocalCommitter:
             raise interrupt
 
     def drop_values(self) -> None:
-        """See `Committer` of the port: otherwise the next commit would write these values too."""
+        """Drop values that were appended and are not committed; otherwise the next commit would write them too."""
         self._values.value_log.drop()
 
     def run_with_reserve(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
-        """See `Committer` of the port."""
         return self._reserve.spend(work, in_parts=in_parts)

@@ -259,7 +259,7 @@ class ScopeRows:
         return self._rows.get(row_key)
 
     def follow(self, written: Sequence[RowMutations], is_sure: bool) -> None:
-        """See `LocalCommitter.followers`."""
+        """Take over the rows of dictionaries that a commit has written."""
         for _, row_key, mutations in rows_of_table(written, "meta"):
             if self._rows is not None and row_key.startswith(DICTIONARY_ROW_PREFIX):
                 self._rows.pop(row_key, None)

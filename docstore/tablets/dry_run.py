@@ -54,13 +54,11 @@ class OverlayEngine:
         self.caps = upper.caps._replace(single_writer=False)
 
     def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
-        """See `Engine`."""
         upper = self._upper.read_row(table, row_key, spec)
         lower = self._lower.read_row(table, row_key, spec)
         return _merged(upper, lower, spec)
 
     def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
-        """See `Engine`."""
         upper = self._upper.newest(table, row_key, family, qualifier)
         lower = self._lower.newest(table, row_key, family, qualifier)
         if upper is None or lower is None:
@@ -68,11 +66,9 @@ class OverlayEngine:
         return upper if upper.timestamp >= lower.timestamp else lower
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
-        """See `Engine`."""
         return self.qualifiers_of_rows(table, [row_key], limit)[0]
 
     def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
-        """See `Engine`."""
         uppers = self._upper.qualifiers_of_rows(table, row_keys, limit)
         lowers = self._lower.qualifiers_of_rows(table, row_keys, limit)
         return [
@@ -80,18 +76,15 @@ class OverlayEngine:
         ]
 
     def value_at(self, table: str, row_key: bytes, family: str, qualifier: bytes, timestamp: int) -> bytes | None:
-        """See `Engine`."""
         upper = self._upper.value_at(table, row_key, family, qualifier, timestamp)
         return self._lower.value_at(table, row_key, family, qualifier, timestamp) if upper is None else upper
 
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
-        """See `Engine`."""
         return self._lower.absent_rows(table, self._upper.absent_rows(table, row_keys))
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
     ) -> Iterator[ScannedRow]:
-        """See `Engine`."""
         upper = ((row.row_key, 0, row) for row in self._upper.scan(table, start, end, spec))
         lower = ((row.row_key, 1, row) for row in self._lower.scan(table, start, end, spec))
         for row_key, rows in groupby(merge(upper, lower, key=lambda item: item[:2]), key=lambda item: item[0]):
@@ -105,24 +98,23 @@ class OverlayEngine:
             yield ScannedRow(row_key, cells, truncated)
 
     def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
-        """See `Engine`; deletes are refused."""
+        """Write rows into the upper engine.  Deletes are refused."""
         if not all(isinstance(mutation, SetCell) for row in rows for mutation in row.mutations):
             raise InvalidArgument("a dry run cannot delete; delete in the store itself")
         self._upper.mutate_rows(rows, durability)
 
     def compact_deleted(self) -> None:
-        """See `Engine`: nothing is deleted."""
+        """Do nothing: a dry run deletes nothing."""
 
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
-        """See `Engine`."""
         return self._lower.approximate_bytes(table, start, end) + self._upper.approximate_bytes(table, start, end)
 
     def compact(self, table: str, start: bytes = b"", end: bytes | None = None) -> None:
-        """See `Engine`; the upper engine alone."""
+        """Compact the upper engine alone."""
         self._upper.compact(table, start, end)
 
     def close(self) -> None:
-        """See `Engine`; the upper engine alone."""
+        """Close the upper engine alone."""
         self._upper.close()
 
 
@@ -160,17 +152,14 @@ class OverlayValueLog(ValueLog):
         self._lower = lower
 
     def source(self, segment: int, offset: int, length: int) -> bytes:
-        """See `ValueLog`."""
         if segment < FIRST_SEGMENT:
             return self._lower.source(segment, offset, length)
         return super().source(segment, offset, length)
 
     def read(self, ref: bytes) -> Record:
-        """See `ValueLog`."""
         return self._lower.read(ref) if decode_ref(ref).segment < FIRST_SEGMENT else super().read(ref)
 
     def read_many(self, refs: Sequence[bytes]) -> Iterator[tuple[int, Record]]:
-        """See `ValueLog`."""
         for number, ref in enumerate(refs):
             yield number, self.read(ref)
 
@@ -192,10 +181,10 @@ class Overlay(LocalBackend):
         raise InvalidArgument("a dry run has no codec statistics; ask the store itself")
 
     def make_reserve(self) -> None:
-        """See `Backend`: its data is temporary."""
+        """Do nothing: the data of a dry run is temporary."""
 
     def problems(self) -> Iterator[Finding]:
-        """See `Backend`: its data is temporary."""
+        """Find none: the data of a dry run is temporary."""
         return iter(())
 
     def overlay(self) -> Backend:

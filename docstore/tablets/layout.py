@@ -145,17 +145,15 @@ class LocalBackend:
         self.engine.keep_room, self.reserve.shorten_log = self._keep_room, self.engine.shorten_log
 
     def committer(self, durability: Durability) -> LocalCommitter:
-        """See `Backend`."""
         read_only = self.path if self.is_read_only else None
         made = LocalCommitter(self.engine, self.values, self.manifest, durability, self.reserve, read_only)
         made.followers.add(self.scopes.follow)
         return made
 
     def group_writer(self, table: Table, committer: object, clock: object) -> None:
-        """See `Backend`: one atomic batch a group will do."""
+        """Give none: a group is one atomic batch here, which the `Sequencer` commits."""
 
     def overlay(self) -> Backend:
-        """See `Backend`."""
         from docstore.tablets.dry_run import open_overlay
 
         return open_overlay(self)
@@ -172,7 +170,6 @@ class LocalBackend:
         dry_run: bool,
         on_progress: Progress | None,
     ) -> CompactionReport:
-        """See `Backend`."""
         from docstore.tablets.compaction.job import Compaction
 
         assert isinstance(committer, LocalCommitter)
@@ -180,14 +177,12 @@ class LocalBackend:
         return compaction.run(tablets, dry_run=dry_run)
 
     def backup(self, committer: port.Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
-        """See `Backend`."""
         from docstore.tablets.backup import backup
 
         assert isinstance(committer, LocalCommitter)
         return backup(self, committer, folder, on_progress)
 
     def codec_stats(self, committer: port.Committer) -> dict[str, dict[str, int]]:
-        """See `Backend`."""
         with self.value_log.pinned():
             with committer.lock:
                 self.value_log.flush()
@@ -197,16 +192,15 @@ class LocalBackend:
             return codec_totals(self.value_log, rows)
 
     def acknowledge(self) -> None:
-        """See `Backend`."""
         acknowledge(self.engine)
         self.lost = ()
 
     def publish_server(self, server: str) -> None:
-        """See `Backend`: written into the lock file."""
+        """Write the address of the server that holds the store into the lock file."""
         self.lock.publish_server(server)
 
     def problems(self) -> Iterator[Finding]:
-        """See `Backend`: errors of FORMAT and the manifest, missing names of segments, and files set aside."""
+        """Find errors of FORMAT and of the manifest, missing segments, and files that were set aside."""
         for item in self.missing:
             what = f"expected {item.end} bytes, found {item.reason}; pages in it cannot be read"
             yield Finding(str(self.value_log.path(item.segment).relative_to(self.path)), what, PUT_BACK)
@@ -224,7 +218,7 @@ class LocalBackend:
         yield from map(self._of_records, self.set_aside)
 
     def remarks(self) -> Iterator[Finding]:
-        """See `Backend`: records of commits that were not finished, or were lost with the end of LevelDB's log."""
+        """Find records of commits that were not finished, or were lost with the end of LevelDB's log."""
         for file in self.unfinished:
             finding = self._of_records(file)
             what = f"a commit that a crash stopped, or that LevelDB's log has lost: {finding.what}"
@@ -246,7 +240,7 @@ class LocalBackend:
         )
 
     def stored_bytes(self) -> int:
-        """See `Backend`: bytes committed in segments, all families."""
+        """Give the committed bytes of all segments, of all families."""
         return sum(row.committed_bytes for row in self.manifest.segments())
 
     def close(self) -> None:
@@ -276,12 +270,10 @@ class LocalBackend:
         return self.scratch is not None
 
     def check_writable(self) -> None:
-        """See `Backend`."""
         if self.is_read_only:
             raise read_only_error(self.path)
 
     def make_reserve(self) -> None:
-        """See `Backend`."""
         if self.scratch is None:
             self.reserve.make()
             self.engine.log_limit_bytes = min(self.reserve.log_limit_bytes, self.memory.share("memtable") // 2)
@@ -346,7 +338,7 @@ class StoreDirectory:
         return self._files.exists(self._path / FORMAT_FILE)
 
     def server(self) -> str:
-        """See `Location`: from the lock file."""
+        """Give the address of the server that holds the store, from the lock file."""
         return read_holder(self._path / LOCK_FILE).server
 
     def open(

@@ -95,7 +95,6 @@ class LocalValues:
     # --- appending
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
-        """See `Values`."""
         if len(raw) <= INLINE_LIMIT_BYTES:
             return INLINE_TAG + raw
         group = docstore_native.Group()
@@ -104,7 +103,7 @@ class LocalValues:
         return group.cell_values()[0]
 
     def append_group(self, group: docstore_native.Group) -> None:
-        """See `Values`: long values are encoded together, then their records are appended together."""
+        """Append the values of a group: long ones are encoded together, then their records are appended together."""
         self.dictionaries.encode(group, self._codec.threads)
         if group.record_count:
             self.value_log.append_group(group)
@@ -112,7 +111,7 @@ class LocalValues:
             group.place([])
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
-        """See `Values`: a record of its own."""
+        """Append a record that says what was deleted, so that a rebuilt store does not have it again."""
         if isinstance(mutation, DeleteRow):
             record = delete_row(row_key, now)
         elif isinstance(mutation, DeleteFamily):
@@ -131,7 +130,6 @@ class LocalValues:
     # --- fetching
 
     def read_together(self, work: Callable[[], Result]) -> Result:
-        """See `Values`."""
         mark = object()
         try:  # the mark is set first, then rows are looked up: `wait_for_readers` is called after rows have changed
             self._readers.add(mark)
@@ -249,7 +247,6 @@ class LocalValues:
         self.verify(cell_value)
 
     def fetch_or_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
-        """See `Values`."""
         base = b""
 
         def note(name: bytes) -> None:
@@ -298,7 +295,6 @@ class LocalValues:
         return self._decode(record, place)
 
     def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:
-        """See `Values`."""
         record, raw = self.fetch_record(cell_value)
         return record.row_key, (record.family, record.qualifier), raw
 
@@ -313,7 +309,6 @@ class LocalValues:
             return False
 
     def stored_bytes(self, cell_value: bytes) -> int:
-        """See `Values`."""
         value, ref = parse_cell_value(cell_value)
         return len(value) if ref is None else decode_ref(ref).length
 

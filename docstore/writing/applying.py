@@ -23,17 +23,19 @@ from docstore.model.format import (
     CAPTURE_STORED,
     REASON_NOT_MODIFIED,
 )
+from docstore.model.keys import same_site
 from docstore.model.types import Mutation, Page, Policy, RowMutations
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import Base, base_row, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
 from docstore.storage.engine import PackedRows, Plan
 from docstore.storage.table import PAGES
-from docstore.storage.values import INLINE_TAG, is_ref
+from docstore.storage.values import INLINE_TAG, is_absent, is_ref
 from docstore.storage.writes import Prepared, Write
 from docstore.writing.encode import columns_of
-from docstore.writing.judge import stored_as, validator_columns
+from docstore.writing.judge import validator_columns
 from docstore.writing.maintenance import MADE_AGAIN
+from docstore.writing.policy import Facts, how_stored
 from docstore.writing.writer import WriteSide
 
 _REJECTED = (capture.CHECKSUM, capture.CRAWL)
@@ -122,7 +124,7 @@ class DuplicateApplier:
             return Applied(reason="changed" if judged.kind is VerdictKind.NEW else "kind")
         checksum = one.analysis.body_checksum
         one = one._replace(path_key=b"")  # it is not the newest of its path
-        stored = stored_as(one, judged, policy, self._view)
+        stored = how_stored(self._facts(pointer.row_key, of), policy)
         if stored == capture.STORED_BODY:
             return Applied(reason="canonical")
         first = self._table.record(pointer.row_key, pointer.timestamp)
@@ -142,6 +144,20 @@ class DuplicateApplier:
             gone, added = self._refer(one, pointer, judged, first, visits, base, plan)
         size = self._values.stored_bytes
         return Applied(str(judged.kind), "", sum(map(size, gone - kept)) - sum(map(size, added)))
+
+    def _facts(self, row_key: bytes, of: PagePointer) -> Facts:
+        """The facts of a stored duplicate of a canonical page."""
+        body, is_current = self._view.pages.cell_value(of, capture.BODY), self._view.pages.is_current(of)
+        return Facts(
+            is_damaged=False,
+            confirms=False,
+            is_shown=False,
+            wants_body=True,
+            names_page=True,
+            same_site=same_site(row_key, of.row_key),
+            body_is_kept=body is not None and not is_absent(body),
+            is_current=is_current,
+        )
 
     def _base(self, of: PagePointer) -> Base | None:
         """The base for the body of a page that resembles another page."""

@@ -10,7 +10,7 @@ commits nothing.
     1. the time        the first free millisecond from the page's own on; a page with the same body there is `known`
     2. its own row     `before` is the page before it; with the same bytes this page only confirms it
     3. other rows      `LivePages.compare` gives the verdict, and the pages that body and text may be deltas against
-    4. the policy      `stored_as` says how the page is stored, from its verdict and its policy
+    4. the policy      `policy.how_stored` says how the page is stored, from facts about it and its policy
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ from docstore.storage.table import PAGES, TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import encode_absent, encode_inline, is_absent
 from docstore.storage.writes import ANCHOR_FAMILY, Anchor, PolicyByVerdict, Prepared, Write
+from docstore.writing.policy import Facts, how_stored
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
 _new_tuple = tuple.__new__
@@ -372,26 +373,11 @@ def judge(page: Prepared, policies: PolicyByVerdict, view: View) -> Write:
         is_confirmation = is_confirmation and not (page.keep_body and is_absent(before.columns[BODY]))
     verdict, contains, nearest = view.pages.compare(row_key, page.page.body, page.analysis, status=status)
     is_shown = taken is not None and taken.kind != CAPTURE_REJECTED  # readers see a page or visit at this time
-    if is_damaged:
-        stored = capture.STORED_BODY  # under every policy: it is the only readable copy
-    elif is_confirmation and not is_shown:
-        stored = capture.STORED_CONFIRMED
-    else:
-        policy = policies.get(verdict.kind, _FLAG)
-        stored = stored_as(page, verdict, policy, view)
-        if (
-            stored != capture.STORED_REJECTED
-            and (of := verdict.of) is not None
-            and verdict.kind in SAME_PAGE
-            and _REJECT in policies.values()
-            and (policy is _REJECT or not same_site(row_key, of.row_key))
-        ):
-            kinds = [kind for kind in SAME_PAGE if policies.get(kind) is _REJECT]
-            own = view.pages.of_site(row_key, page.page.body, page.analysis, kinds, status=status)
-            if own is not None and own.kind in kinds and stored_as(page, own, _REJECT, view) == capture.STORED_REJECTED:
-                verdict, stored = own, capture.STORED_REJECTED
-        if is_shown and stored == capture.STORED_REJECTED:
-            stored = capture.STORED_BODY
+    policy = policies.get(verdict.kind, _FLAG)
+    facts = Facts(is_damaged, is_confirmation, is_shown, page.keep_body, False, False, False, False)
+    if policies and not is_damaged and (is_shown or not is_confirmation):
+        verdict, policy, facts = _choose_page(page, verdict, policies, facts, view)
+    stored = how_stored(facts, policy)
     verdict = _new_tuple(StoredVerdict, (*verdict[:8], previous, previous_similarity, stored))
     if known is not None and (known.kind, known.of, known.stored) == (verdict.kind, verdict.of, verdict.stored):
         return _already_stored(page, timestamp, known)
@@ -478,24 +464,52 @@ def validator_columns(headers: Headers) -> dict[Column, bytes]:
     return {capture.HEADERS: encode_inline(capture.encode_headers(tuple(kept)))} if kept else {}
 
 
-def stored_as(page: Prepared, verdict: StoredVerdict, policy: Policy, view: View) -> str:
-    """How the policy for its verdict stores a page: one of the STORED_ words.
+def _choose_page(
+    page: Prepared, verdict: StoredVerdict, policies: PolicyByVerdict, facts: Facts, view: View
+) -> tuple[StoredVerdict, Policy, Facts]:
+    """The policy's page: the one that the verdict names; or one of the page's own site for which `reject` rejects it.
 
-    A page is rejected only while the page that it duplicates is what its URL shows, and by `reject` only for a page of
-    its own site.
+    Returns:
+        The verdict that names that page, the policy for it, and what is known of it.
     """
-    whole = capture.STORED_BODY if page.keep_body else capture.STORED_TEXT
-    of = verdict.of
-    if policy is _FLAG or of is None or (policy is _REFERENCE and not page.keep_body):
-        return whole
-    if policy is _REJECT and not same_site(page.row_key, of.row_key):
-        return whole
-    body = view.pages.cell_value(of, BODY)
-    if page.keep_body and (body is None or is_absent(body)):
-        return whole  # else its bytes would be nowhere
-    if policy is _REFERENCE:
-        return capture.STORED_REFERENCE
-    return capture.STORED_REJECTED if view.pages.is_current(of) else whole
+    row_key, policy, of = page.row_key, policies.get(verdict.kind, _FLAG), verdict.of
+    facts = _facts_of_page(facts, row_key, of, policy, view)
+    if (
+        of is None
+        or verdict.kind not in SAME_PAGE
+        or _REJECT not in policies.values()
+        or (policy is not _REJECT and facts.same_site)
+        or _rejects(facts, policy)
+    ):
+        return verdict, policy, facts
+    kinds = [kind for kind in SAME_PAGE if policies.get(kind) is _REJECT]
+    own = view.pages.of_site(row_key, page.page.body, page.analysis, kinds, status=page.page.status)
+    if own is not None and own.kind in kinds:
+        of_site = _facts_of_page(facts, row_key, own.of, _REJECT, view)
+        if _rejects(of_site, _REJECT):
+            return own, _REJECT, of_site
+    return verdict, policy, facts
+
+
+def _facts_of_page(facts: Facts, row_key: bytes, of: PagePointer | None, policy: Policy, view: View) -> Facts:
+    """What is known of a policy's page; a fact that costs a read is read only if it decides, and else is True."""
+    if of is None:
+        return facts
+    facts = facts._replace(
+        names_page=True, same_site=same_site(row_key, of.row_key), body_is_kept=True, is_current=True
+    )
+    without = facts._replace(is_shown=False, confirms=False)
+    if how_stored(without, policy) != how_stored(without._replace(body_is_kept=False), policy):
+        body = view.pages.cell_value(of, BODY)
+        is_kept = body is not None and not is_absent(body)
+        facts, without = facts._replace(body_is_kept=is_kept), without._replace(body_is_kept=is_kept)
+    if how_stored(without, policy) != how_stored(without._replace(is_current=False), policy):
+        facts = facts._replace(is_current=view.pages.is_current(of))
+    return facts
+
+
+def _rejects(facts: Facts, policy: Policy) -> bool:
+    return how_stored(facts._replace(is_shown=False, confirms=False), policy) == capture.STORED_REJECTED
 
 
 def _has_text_alone(row_key: bytes, taken: CaptureRecord, view: View) -> bool:

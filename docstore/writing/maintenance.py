@@ -494,7 +494,7 @@ RECOUNTS = 3
 
 
 def prune(backend: Backend, table: Table, committer: Committer) -> int:
-    """See `Backend.compact`; one scan of the rows gives the totals and the live pages."""
+    """Count what is live again, and remove the postings of pages that are gone; one scan of the rows gives both."""
 
     def is_live(pointer: PagePointer, body: bytes) -> bool:
         """Whether a version is there; with a body's head also whether that is its body."""

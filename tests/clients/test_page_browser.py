@@ -96,11 +96,6 @@ def test_a_report_fits_a_phone_and_takes_the_colours_of_its_reader(
 
 
 def test_the_report_of_a_server_is_shown_under_its_policy(served: Serving, browser: Browser) -> None:
-    browser.go(served.server.url + "/hosts")
-    browser.value("document.querySelector('main form button').click()")
-    browser.await_load()
-    while "running" in served.http.get("/v1/jobs").text:
-        browser.go(served.server.url + "/jobs")
     browser.go(served.server.url + "/report")
     assert browser.value("getComputedStyle(document.querySelector('.figures')).display") == "grid"
     assert "a.example" in browser.value("document.body.innerText")

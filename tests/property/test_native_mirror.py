@@ -30,7 +30,7 @@ from docstore.compiled import docstore_native
 from docstore.dedup.kernel import EXTRACTORS, Kernel, words
 from docstore.model.analysis import Analysis
 from tests.reference import fingerprints, plateau
-from tests.reference.words import UNICODE
+from tests.reference.words import UNICODE, without_unassigned
 from tests.reference.words import words as reference_words
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -223,7 +223,8 @@ def test_every_character_that_case_folding_changes_is_found_folded() -> None:
     native = Kernel().native
     for number in range(sys.maxunicode + 1):
         folded = chr(number).casefold()
-        if folded != chr(number):
+        # Later Pythons fold characters that Unicode 14.0 does not assign: they are blanks here.
+        if folded != chr(number) and without_unassigned(chr(number)) != " ":
             numbers = native.fingerprints(f"a abcd{chr(number)}".encode(), f"abcd{folded}")
             assert numbers is not None and numbers.holds_title, hex(number)
 
@@ -305,8 +306,8 @@ SURROGATES_IN_A_SHELL = (
 
 
 def test_the_tables_of_the_native_kernel_are_what_the_lists_say() -> None:
-    if not (CHECKOUT / "native").is_dir():
-        pytest.skip("not a checkout: native/ is not here")
+    if not (CHECKOUT / "tools").is_dir():
+        pytest.skip("not a checkout: tools/ is not here")
     if unicodedata.unidata_version != UNICODE["version"]:
         pytest.skip(
             f"made from Unicode {UNICODE['version']}, which CPython 3.11 has, not {unicodedata.unidata_version}"

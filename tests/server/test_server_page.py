@@ -268,18 +268,37 @@ def wait_for_jobs(served: Serving) -> None:
         assert job["state"] == "done", job
 
 
-def test_hosts_and_clusters_are_those_of_the_whole_store_once_it_is_counted(tmp_path: Path) -> None:
+def few_and_many() -> list[Page]:
+    """Two equal pages of one host, five of another."""
+    texts = {"few": body("Few"), "many": " ".join(f"<p>Point {n} is about snow." for n in range(99)).encode()}
+    return [
+        Page(f"https://{host}.example/{n}", texts[host], 200, TYPE, TIME + n)
+        for host, count in (("few", 2), ("many", 5))
+        for n in range(count)
+    ]
+
+
+def test_a_small_store_is_counted_while_its_page_is_made(tmp_path: Path) -> None:
+    with serving(tmp_path / "s") as found:
+        assert "0 pages in 0 clusters" not in shown(found, "/clusters").text
+        list(found.store.put_pages(few_and_many()))
+        assert [link for link in links(shown(found, "/hosts")) if "prefix" in link] == [
+            "/list?prefix=many.example%2F", "/list?prefix=few.example%2F"]  # fmt: skip
+        clusters = shown(found, "/clusters")
+        assert "just now" in clusters.text and "7 pages in 2 clusters" in clusters.text
+        assert "many.example" in found.http.get("/report").text
+        assert found.http.get("/v1/jobs").json()["jobs"] == []
+
+
+def test_hosts_and_clusters_of_a_large_store_are_those_of_the_last_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("docstore.serving.page.COUNTED_AT_ONCE", -1)
     with serving(tmp_path / "s") as found:
         assert "not been counted" in shown(found, "/hosts").text
         assert "not been counted" in shown(found, "/clusters").text
         shown(found, "/report", 404)
-        texts = {"few": body("Few"), "many": " ".join(f"<p>Point {n} is about snow." for n in range(99)).encode()}
-        pages = [
-            Page(f"https://{host}.example/{n}", texts[host], 200, TYPE, TIME + n)
-            for host, count in (("few", 2), ("many", 5))
-            for n in range(count)
-        ]
-        list(found.store.put_pages(pages))
+        list(found.store.put_pages(few_and_many()))
         started = found.http.post("/jobs", data={"proof": proof_of(found), "start": "report"})
         assert started.status_code == 303
         wait_for_jobs(found)

@@ -227,6 +227,18 @@ def test_titles_urls_and_headers_of_strangers_become_text(store: DocumentStore) 
     assert "<script>alert(1)</script>" in found.text and "gpj.exe" in found.text
 
 
+def test_each_reason_of_a_verdict_is_explained(store: DocumentStore) -> None:
+    text = "<title>Marmalade cathedrals quarterly</title>" + "".join(
+        f"<p>Weather number {n} was fine." for n in range(99)
+    )
+    doubtful = store.put_page("https://a.example/", text.encode(), headers={"Content-Type": "text/html"})
+    short = store.put_page("https://b.example/", b"<p>Two words", headers={"Content-Type": "text/html"})
+    assert (doubtful.verdict.reason, short.verdict.reason) == ("doubtful_text", "short_text")
+    page = report_html(survey(store))
+    assert "few words of the title are in its main text, which may be a menu" in page
+    assert "too little text to compare" in page
+
+
 def test_lists_of_the_page_are_bounded_and_say_what_is_left_out(store: DocumentStore) -> None:
     list(store.put_pages(Page(f"https://h{n}.example/{'x' * 2000}", b"<p>short", 200, HTML, T0) for n in range(450)))
     made = survey(store)

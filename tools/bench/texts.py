@@ -11,7 +11,8 @@ copies of an earlier record, precision the share of true copies among those that
 The records are JSON lines in FOLDER, which each program reads for itself, in a process of its own on one core.  Time is
 processor time from the first line to the last answer, memory the most that the process had of its own and in all.
 docstore writes the texts, compressed, into a store, with its usual memory and with the least; the others keep what they
-compare.  datatrove cuts words as it is shipped for English, and once at blanks, which costs it least.
+compare.  datatrove cuts words as it is shipped for English, and once at blanks, which costs it least.  fastdedup is a
+command, `cargo install --git https://github.com/wapplewhite4/fastdedup fastdedup-cli`; it compares whole files.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import logging
 import multiprocessing
 import random
 import re
+import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -40,7 +42,7 @@ from docstore.model.types import Page
 from docstore.store import open_store
 from tools.bench import scale
 from tools.bench.dedup_peers import PERMUTATIONS, THRESHOLD, datatrove_labels
-from tools.bench.harness import Section, memory_of, one_core, run_commands
+from tools.bench.harness import Section, children_seconds, memory_of, one_core, run_commands
 from tools.bench.pipelines import DUPLICATE, jaccard
 
 COLUMNS = ("program", "records/s of a core", "own MB", "MB in all", "recall", "precision")
@@ -137,11 +139,22 @@ def by_datatrove(path: Path, folder: Path, *, at_blanks: bool = False) -> set[in
     return set(np.flatnonzero(label != np.arange(len(label))).tolist())
 
 
+def by_fastdedup(path: Path, folder: Path) -> set[int]:
+    """The command `fuzzy-dedup` with words; its output lacks the copies."""
+    unique = folder / "unique.jsonl"
+    options = ("--field", "text", "--threshold", str(THRESHOLD), "--word-shingles", "--shingle-size", "5")
+    command = ("fastdedup", "fuzzy-dedup", "--input", str(path), "--output", str(unique), *options)
+    subprocess.run(command, check=True, capture_output=True)
+    kept = {each["url"] for each in read(unique)}
+    return {number for number, each in enumerate(read(path)) if each["url"] not in kept}
+
+
 Program = Callable[[Path, Path], set[int]]
 PROGRAMS: dict[str, tuple[str, Program]] = {
     "docstore": ("docstore.store", by_docstore),
     "docstore-96MB": ("docstore.store", partial(by_docstore, memory="96MB")),
     "rensa": ("rensa", by_rensa),
+    "fastdedup": ("json", by_fastdedup),
     "datatrove": ("datatrove.pipeline.dedup.minhash", by_datatrove),
     "datatrove-blanks": ("datatrove.pipeline.dedup.minhash", partial(by_datatrove, at_blanks=True)),
 }
@@ -154,7 +167,8 @@ def work(name: str, path: Path, folder: Path, answers: Connection) -> None:
     importlib.import_module(module)
     began = time.process_time()
     found = program(path, folder)
-    answers.send((time.process_time() - began, found))
+    # A command's time is its own alone; what reads its answer is ours.
+    answers.send((children_seconds() or time.process_time() - began, found))
 
 
 def measured(name: str, path: Path, folder: Path) -> tuple[float, set[int], float, float]:
@@ -167,7 +181,8 @@ def measured(name: str, path: Path, folder: Path) -> tuple[float, set[int], floa
     own = whole = 0.0
     while not receiving.poll(0.05):
         with suppress(OSError, KeyError):  # it has just begun, or ended
-            memory = memory_of(str(process.pid))
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
+            memory = memory_of(children[0] if children else str(process.pid))
             own, whole = max(own, memory.own), max(whole, sum(memory))
     seconds, found = receiving.recv()
     process.join()

@@ -413,7 +413,6 @@ class LevelDBEngine:
     # --- reads ---
 
     def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
-        """See `Engine.read_row`."""
         check_table(table)
         if spec is not EVERYTHING:
             check_spec(spec, scanning=False)
@@ -437,7 +436,7 @@ class LevelDBEngine:
             return reader.read(stream, cells)
 
     def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
-        """See `Engine.newest`; on the path of every page read, so it makes as few objects as possible."""
+        """Give the newest cell of a column.  Every read of a page calls it, so it makes as few objects as possible."""
         if table in BARE_TABLES or table not in cellkeys.TAGS:
             check_not_bare(table)
         prefix = cellkeys.TAGS[table] + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END
@@ -446,7 +445,6 @@ class LevelDBEngine:
         return None if version is None else Cell(family, qualifier, *version)
 
     def value_at(self, table: str, row_key: bytes, family: str, qualifier: bytes, timestamp: int) -> bytes | None:
-        """See `Engine.value_at`."""
         if table in BARE_TABLES or table not in cellkeys.TAGS:
             check_not_bare(table)
         prefix = cellkeys.TAGS[table] + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END
@@ -455,11 +453,9 @@ class LevelDBEngine:
         return value
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
-        """See `Engine.qualifiers`."""
         return self.qualifiers_of_rows(table, (row_key,), limit)[0]
 
     def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
-        """See `Engine.qualifiers_of_rows`."""
         if table not in BARE_TABLES:
             check_bare(table)
         tag = cellkeys.TAGS[table]
@@ -491,7 +487,6 @@ class LevelDBEngine:
         return [read.get(prefix, []) for prefix in prefixes]
 
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
-        """See `Engine.absent_rows`."""
         check_table(table)
         tag = cellkeys.TAGS[table]
         prefixes = sorted([(tag + key.replace(b"\x00", KEY_ESCAPE) + KEY_END, key) for key in row_keys])
@@ -512,7 +507,7 @@ class LevelDBEngine:
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
     ) -> Iterator[ScannedRow]:
-        """See `Engine.scan`; no iterator or snapshot is open while the caller runs."""
+        """Scan rows.  No iterator and no snapshot is open while the caller runs."""
         check_table(table)
         check_spec(spec, scanning=True)
         self._call(lambda db: None, "scanning")
@@ -545,7 +540,7 @@ class LevelDBEngine:
     # --- writes ---
 
     def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
-        """See `Engine.mutate_rows`; the whole call is one atomic batch."""
+        """Write rows; the whole call is one atomic batch."""
         with self._handle.write_lock:
             self._apply(rows, durability)
 
@@ -669,13 +664,12 @@ class LevelDBEngine:
     # --- maintenance ---
 
     def compact_deleted(self) -> None:
-        """See `Engine.compact_deleted`."""
         due = self._deleted.take_due(self._size_bytes)
         for low, high in due if due and self.keep_room() >= 0 else ():  # else `compact` does it
             self._compact_keys(low, high, "compacting deleted keys")
 
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
-        """See `Engine.approximate_bytes`; LevelDB's memtable does not count."""
+        """Estimate the bytes of rows on disk.  LevelDB's memtable does not count."""
         check_table(table)
         low, high = cellkeys.table_range(table, start, end)
         return self._size_bytes(low, high)
@@ -684,7 +678,6 @@ class LevelDBEngine:
         return int(self._call(lambda db: db.approximate_size(low, high), "sizing a range"))
 
     def compact(self, table: str, start: bytes = b"", end: bytes | None = None) -> None:
-        """See `Engine.compact`."""
         check_table(table)
         self._compact_keys(*cellkeys.table_range(table, start, end), f"compacting {table}")
 
