@@ -6,7 +6,7 @@ import os
 
 __all__ = ["INTERFACE", "docstore_native"]
 
-INTERFACE = 43
+INTERFACE = 44
 """What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
 that code built for another docstore is refused and not called wrongly."""
 

@@ -36,6 +36,11 @@ class IndexQuery(docstore_native.IndexQuery):
         return self.band_keys[:BANDS], self.fingerprints
 
 
+def numbers(words: bytes) -> Keys:
+    """The numbers of a field of `Analysis`, (n,) uint64."""
+    return np.frombuffer(words, np.uint64)
+
+
 def text_under(number: int, *keys: Keys) -> IndexQuery:
     """The question of a text that is posted under these very keys."""
     return IndexQuery(NO_KEYS, np.concatenate([NO_KEYS, *keys]), NO_KEYS, number)

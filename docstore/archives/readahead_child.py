@@ -261,7 +261,7 @@ def _plain(prepared: Prepared) -> list[Any]:
     plain[_PAGE] = (page.url, pickle.PickleBuffer(page.body) if is_long else page.body, *page[2:])
     plain[_ANCHORS] = [tuple(anchor) for anchor in prepared.anchors]
     plain[_VALUES] = tuple(prepared.values)
-    plain[_ANALYSIS] = tuple(prepared.analysis)
+    plain[_ANALYSIS] = prepared.analysis.pack()
     return plain
 
 
@@ -269,5 +269,5 @@ def _prepared(plain: list[Any]) -> Prepared:
     plain[_PAGE] = tuple.__new__(Page, plain[_PAGE])  # its fields were checked in the other process
     plain[_ANCHORS] = tuple([Anchor(*anchor) for anchor in plain[_ANCHORS]])
     plain[_VALUES] = tuple(plain[_VALUES])
-    plain[_ANALYSIS] = Analysis._make(plain[_ANALYSIS])
+    plain[_ANALYSIS] = Analysis.unpack(plain[_ANALYSIS])
     return Prepared._make(plain)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from docstore.cluster.commit import Slot, SlotCommitter
 from docstore.cluster.engine import FirstQualifiers, HBaseEngine
 from docstore.cluster.rowindex import RowIndex
-from docstore.compiled import docstore_native
 from docstore.dedup.comparable import status_class
 from docstore.dedup.index import POINTER_SLICE, TEXT_ROW, first_rows, titled_row
 from docstore.dedup.index import TABLE as POSTINGS
@@ -98,10 +97,10 @@ class HBaseWriter:
         rows = [(page.row_key, newest) for page in pages if not page.error]
         judged = [page for page in pages if not (page.error or page.is_visit)]
         analyses = [page.analysis for page in judged]
-        near = [analysis.marks for analysis in analyses if analysis.marks is not None]
+        near = [analysis for analysis in analyses if analysis.word_count]
         self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, first_rows(analyses), POINTER_SLICE))
         view.read_ahead(pages)
-        self._texts.read_ahead([marks.query() for marks in near], view.pages.batch.postings)
+        self._texts.read_ahead([analysis.query() for analysis in near], view.pages.batch.postings)
         pointers = self._candidates(analyses, near)
         for page in judged:
             previous = view.newest_before(page.row_key, page.timestamp)
@@ -111,17 +110,15 @@ class HBaseWriter:
         specs = [(row_key, ReadSpec(since=at, until=at + 1)) for at, row_key in dict.fromkeys(pointers)]
         self._engine.read_ahead(PAGES, specs)
 
-    def _candidates(
-        self, analyses: Sequence[Analysis], near: Sequence[docstore_native.Fingerprints]
-    ) -> list[PagePointer]:
+    def _candidates(self, analyses: Sequence[Analysis], near: Sequence[Analysis]) -> list[PagePointer]:
         """The pages that the index leads to; their rows of postings are read in few calls.
 
         Args:
             analyses: of the pages that are judged.
-            near: fingerprints of those whose texts are looked up.
+            near: of those whose texts are looked up.
         """
         core, reads = self._view.pages.core, self._view.pages.reads
-        proposed = (core.candidates_to_read(marks, reads) for marks in near)
+        proposed = (core.candidates_to_read(analysis, reads) for analysis in near)
         names = (number.to_bytes(TEXT_NUMBER_BYTES, "big") for numbers in proposed for number in numbers)
         rows = list(dict.fromkeys(TEXT_ROW + name for name in names))
         core.prepare_rows(rows, reads)

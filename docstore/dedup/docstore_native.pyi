@@ -7,8 +7,8 @@ from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.model.analysis import Analysis
 from docstore.model.types import Headers, RowMutations
+from docstore.text.readers import Text
 
 INTERFACE: int
 K = TypeVar("K")
@@ -16,40 +16,83 @@ V = TypeVar("V")
 
 Column: TypeAlias = tuple[str, bytes]
 Values: TypeAlias = dict[Column, bytes]
-Page: TypeAlias = tuple[str, str, str, str, str, str, bytes, bytes, list[tuple[str, str]], Fingerprints | None]
-"""Charset, title, description, keywords, lang, canonical, headings and main text in UTF-8, links, fingerprints if there
-are words."""
 
-class Fingerprints:
-    """The fingerprints of a main text, which native code compares in place; arrays are bytes of uint64.
+class Analysis:
+    """Text and fingerprints of one body; made by `Kernel`, and never changed.
+
+    Fingerprints depend only on `main`, so they can be computed again from the stored text.  Arrays are bytes of uint64
+    in the machine's order.
 
     Attributes:
-        word_count: normalised words.
-        text_checksum: scheme byte and digest of the normalised words.
+        has_text: False for bodies with exact dedup only; then every field but `body_checksum` and `no_text` is empty.
+        body_checksum: scheme byte and digest of the body; b"" for a page without a body to analyse.
+        charset: WHATWG name of the body's encoding.
+        title, description, keywords, lang, canonical: as the page declares them, white space folded; "" if absent.
+        published: as in `text.readers.Text`.
+        headings: h1 to h6, one a line, in UTF-8 as they are stored.
+        entries: of a feed or site map, as in `text:entries`; b"" for other pages.
+        main: the extracted text: words as shown, one block a line.
+        main_bytes: the same in UTF-8 as it is stored.
+        links: outlinks in document order, if requested: the href as written (entities decoded, white space trimmed) and
+            the anchor text.
+        no_text: `Verdict.reason` of a body without text; "" if the body has a reader.
+        word_count: normalised words of `main`.
+        text_checksum: scheme byte and digest of the normalised words; b"" without words.
         shingle_count: distinct shingles.
-        simhash: 64 bits.
-        sketch: scheme byte and half a byte a bin.
-        band_keys: of the sketch, depth by depth.
-        samples: the shingles that are 0 mod p, ascending: the page is posted under all of them.
-        runs: keys of the runs of shingles that begin with each sample, length by length.
-        shingles: the shingle set, ascending.
-        name: of the text as a base of deltas.
-        holds_title: whether the text has words of the title.
+        simhash: 64 bits; 0 without words.
+        sketch: scheme byte and half a byte a bin (see `capture.sketch_bins`); b"" without words.
+        band_keys: (depths * bands,), depth by depth.
+        fingerprints: (n,), ascending: the shingles that are 0 mod p; the page is posted under all of them.
+        runs: (3n,): keys of the runs of shingles that begin with each fingerprint, length by length.
+        shingles: (n,), ascending: the shingle set.  Never stored.
+        main_name: the name of `main` as a base of deltas (`bases.value_name`); b"" without words.
+        holds_title: whether `main` has words of the title; False without words.
     """
 
-    def __init__(
-        self,
-        word_count: int,
-        text_digest: bytes,
-        simhash: int,
-        sketch: bytes,
-        band_keys: bytes,
-        samples: bytes,
-        runs: bytes,
-        shingles: bytes,
-        name: bytes,
-        holds_title: bool,
-    ) -> None: ...
+    def __init__(self) -> None:
+        """Make that of a page without a body to analyse."""
+
+    @staticmethod
+    def unpack(packed: bytes) -> Analysis:
+        """The page of bytes that `pack` gave, in this process or another one."""
+
+    def pack(self) -> bytes:
+        """The page without its links."""
+
+    def without_text(self, no_text: str) -> Analysis:
+        """The page of a body that has no text, for this reason."""
+
+    def without_links(self) -> Analysis: ...
+    @property
+    def has_text(self) -> bool: ...
+    @property
+    def body_checksum(self) -> bytes: ...
+    @property
+    def charset(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def keywords(self) -> str: ...
+    @property
+    def lang(self) -> str: ...
+    @property
+    def canonical(self) -> str: ...
+    @property
+    def published(self) -> str: ...
+    @property
+    def headings(self) -> bytes: ...
+    @property
+    def entries(self) -> bytes: ...
+    @property
+    def main(self) -> str: ...
+    @property
+    def main_bytes(self) -> bytes: ...
+    @property
+    def links(self) -> list[tuple[str, str]]: ...
+    @property
+    def no_text(self) -> str: ...
     @property
     def word_count(self) -> int: ...
     @property
@@ -63,13 +106,13 @@ class Fingerprints:
     @property
     def band_keys(self) -> bytes: ...
     @property
-    def samples(self) -> bytes: ...
+    def fingerprints(self) -> bytes: ...
     @property
     def runs(self) -> bytes: ...
     @property
     def shingles(self) -> bytes: ...
     @property
-    def name(self) -> bytes: ...
+    def main_name(self) -> bytes: ...
     @property
     def holds_title(self) -> bool: ...
     def query(self, own_number: int | None = None) -> IndexQuery:
@@ -312,18 +355,25 @@ class Core:
     def first_pages(self, rows: list[bytes], reads: Reads) -> list[Place]:
         """The oldest page of each row of postings that has one."""
 
-    def candidates_to_read(self, marks: Fingerprints, reads: Reads) -> list[int]:
+    def candidates_to_read(self, analysis: Analysis, reads: Reads) -> list[int]:
         """Of the texts that the index proposes for a page, those whose pages will probably be read."""
 
 class Kernel:
     def __init__(self, extractor: str, shingle_words: int, order: bytes) -> None: ...
-    def analyse(self, body: bytes, content_type: str, links: bool) -> tuple[bytes, Page | str | None]:
-        """BLAKE3 of the body; the page, None if the body is no HTML, or why it cannot be analysed."""
+    def analyse_many(self, bodies: list[tuple[bytes, str]], links: bool) -> list[Analysis]:
+        """Analyse bodies with their content types.
 
-    def analyse_many(self, bodies: list[tuple[bytes, str]], links: bool) -> list[tuple[bytes, Page | str | None]]: ...
+        A page without text has the message of the panic as `no_text`, or "" if it is no HTML.
+        """
+
+    def with_text(self, page: Analysis, text: Text, entries: bytes, links: bool) -> Analysis:
+        """The page with a text that Python has read; what the page itself declares comes first."""
+
+    def with_stored_text(self, main: bytes, body_checksum: bytes) -> Analysis:
+        """The page of a text in UTF-8."""
+
     def shingles(self, text: str) -> bytes: ...
     def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[bytes, bytes, bytes]: ...
-    def fingerprints(self, text: bytes, title: str) -> Fingerprints | None: ...
 
 TEXT_LIMIT_BYTES: int
 """Text is taken from the first bytes of a body, so many at most."""

@@ -11,7 +11,6 @@ and the log an error that asks for a report.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Final
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from docstore.compiled import docstore_native
 from docstore.model import format as disk
-from docstore.model.analysis import IN_ORDER, Analysis, Link
+from docstore.model.analysis import IN_ORDER, Analysis
 from docstore.model.capture import encode_entries
 from docstore.model.choices import BINS
 from docstore.model.errors import InvalidArgument
@@ -57,54 +56,6 @@ def joined_words(text: str) -> str:
 def words(text: str) -> list[str]:
     """The normalised words of a text, in order, repeats kept."""
     return joined_words(text).split() if text else []
-
-
-def _read_other(
-    body: bytes, body_checksum: bytes, content_type: str | None, vocabulary: str, *, links: bool
-) -> Analysis:
-    """The analysis of a body that is not HTML, without fingerprints."""
-    try:
-        text = readers.read(body, content_type, vocabulary)
-    except readers.Unreadable as error:
-        return Analysis(False, body_checksum, no_text=_UNREADABLE + str(error))
-    if text is None:
-        return Analysis(False, body_checksum, no_text=_NO_TEXT)
-    return Analysis(
-        True,
-        body_checksum,
-        charset=text.charset,
-        title=text.title,
-        description=text.description,
-        lang=text.lang,
-        headings=text.headings.encode(),
-        main_bytes=text.main.encode(),
-        links=tuple(Link(href, anchor) for href, anchor in text.links) if links else (),
-        published=text.published,
-        entries=encode_entries(text.entries) if text.entries else b"",
-    )
-
-
-def _read_shell(analysis: Analysis, body: bytes, content_type: str | None) -> Analysis | None:
-    """A shell with the article of its JSON-LD as main text, without fingerprints; None if the page is no shell."""
-    if analysis.word_count >= SHELL_WORDS or b"articleBody" not in body:
-        return None
-    text = readers.article_of_shell(body, content_type)
-    if text is None or len(words(text.main)) < SHELL_WORDS:
-        return None
-    return Analysis(
-        True,
-        analysis.body_checksum,
-        charset=analysis.charset,
-        title=analysis.title or text.title,
-        description=analysis.description,
-        keywords=analysis.keywords,
-        lang=analysis.lang or text.lang,
-        canonical=analysis.canonical,
-        headings=analysis.headings,
-        main_bytes=text.main.encode(),
-        links=analysis.links,
-        published=text.published,
-    )
 
 
 class Kernel:
@@ -148,15 +99,14 @@ class Kernel:
 
     def analyse(self, body: bytes, content_type: str | None = None, *, links: bool = False) -> Analysis:
         """Text and fingerprints of one body; never raises for what is in it."""
-        digest, outcome = self.native.analyse(body, content_type or "", links)
-        return self._completed(body, content_type, links, digest, outcome)
+        return self.analyse_many([(body, content_type)], links=links)[0]
 
     def analyse_many(self, bodies: Sequence[tuple[bytes, str | None]], *, links: bool = False) -> list[Analysis]:
         """`analyse` of each (body, content type), in order; native code lets go of the GIL once for all."""
         found = self.native.analyse_many([(body, content_type or "") for body, content_type in bodies], links)
         return [
-            self._completed(body, content_type, links, digest, outcome)
-            for (body, content_type), (digest, outcome) in zip(bodies, found, strict=True)
+            page if page.word_count >= SHELL_WORDS else self._completed(page, body, content_type, links)
+            for page, (body, content_type) in zip(found, bodies, strict=True)
         ]
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
@@ -174,47 +124,36 @@ class Kernel:
         starts = np.concatenate([np.zeros(1, np.int64), ends])
         return Sets(starts, np.frombuffer(members, np.uint64)), np.frombuffer(counts, np.int64)
 
-    def analyse_text(self, text: str) -> Analysis:
-        """The fingerprints of a main text, as the analysis of its page has them; without a checksum of the body."""
-        return self._with_fingerprints(Analysis(True, b"", main_bytes=text.encode("utf-8", "surrogatepass")))
+    def analyse_text(self, text: str, body_checksum: bytes = b"") -> Analysis:
+        """The fingerprints of a main text, as the analysis of its page has them."""
+        return self.native.with_stored_text(text.encode("utf-8", "surrogatepass"), body_checksum)
 
-    def _completed(
-        self,
-        body: bytes,
-        content_type: str | None,
-        links: bool,
-        digest: bytes,
-        outcome: docstore_native.Page | str | None,
-    ) -> Analysis:
-        """What native code gave, as an `Analysis`, with what it left to be done."""
-        checksum = _BLAKE3_SCHEME + digest
-        if isinstance(outcome, str):
-            return _without_text(checksum, outcome, body)
+    def _completed(self, page: Analysis, body: bytes, content_type: str | None, links: bool) -> Analysis:
+        """A page with the text that Python reads, if native code found hardly any."""
+        error = page.no_text
         try:
-            if outcome is None:
-                other = _read_other(body, checksum, content_type, self._vocabulary, links=links)
-                return self._with_fingerprints(other)
-            name, *fields, outlinks, marks = outcome
-            links_found = tuple([Link(href, text) for href, text in outlinks]) if outlinks else ()
-            declared = True, checksum, sys.intern(name), *fields, marks, links_found, "", b"", ""
-            analysis: Analysis = tuple.__new__(Analysis, declared)  # half the time of the constructor
-            if analysis.word_count >= SHELL_WORDS:
-                return analysis
-            shell = _read_shell(analysis, body, content_type)
-            return analysis if shell is None else self._with_fingerprints(shell)
-        except RuntimeError as error:  # native code panicked
-            return _without_text(checksum, str(error), body)
+            if not (page.has_text or error):
+                return self._read_other(page, body, content_type, links)
+            if page.has_text and b"articleBody" in body:
+                text = readers.article_of_shell(body, content_type)
+                if text is not None and len(words(text.main)) >= SHELL_WORDS:
+                    return self.native.with_text(page, text, b"", links)
+        except RuntimeError as panic:
+            error = str(panic)
+        if not error:
+            return page
+        _LOG.error("%s, over a body of %d bytes: it is stored without text; please report it", error, len(body))
+        return page.without_text(f"{_UNREADABLE}{error}; please report it")
 
-    def _with_fingerprints(self, declared: Analysis) -> Analysis:
-        """An analysis with the fingerprints of its main text."""
-        main, title = declared.main_bytes, declared.title
-        return declared._replace(marks=self.native.fingerprints(main, title) if main else None)
-
-
-def _without_text(checksum: bytes, error: str, body: bytes) -> Analysis:
-    """The analysis of a body over which native code panicked."""
-    _LOG.error("%s, over a body of %d bytes: it is stored without text; please report it", error, len(body))
-    return Analysis(False, checksum, no_text=f"{_UNREADABLE}{error}; please report it")
+    def _read_other(self, page: Analysis, body: bytes, content_type: str | None, links: bool) -> Analysis:
+        """A page with the text of a body that is not HTML."""
+        try:
+            text = readers.read(body, content_type, self._vocabulary)
+        except readers.Unreadable as error:
+            return page.without_text(_UNREADABLE + str(error))
+        if text is None:
+            return page.without_text(_NO_TEXT)
+        return self.native.with_text(page, text, encode_entries(text.entries) if text.entries else b"", links)
 
 
 @cache

@@ -179,9 +179,9 @@ def text_numbers(engine: Engine) -> Iterator[bytes]:
 def keys_of_text(kernel: Kernel, text: str, number: int) -> IndexQuery | None:
     """The index keys of a text, or None if the text is too short to be indexed."""
     found = kernel.analyse_text(text)
-    if found.marks is None or found.word_count < MIN_NEAR_WORDS:
+    if found.word_count < MIN_NEAR_WORDS:
         return None
-    return found.marks.query(number)
+    return found.query(number)
 
 
 class SeenPages:

@@ -12,7 +12,6 @@ One contract suite, `tests/contract/`, runs on every engine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -136,7 +135,6 @@ class Engine(Protocol):
         ...
 
 
-@dataclass(eq=False, slots=True)
 class Plan:
     """The rows of one commit, in their order.
 
@@ -154,10 +152,19 @@ class Plan:
         packed: further rows, after the others: those of a group of pages.
     """
 
-    rows: list[RowMutations] = field(default_factory=list)
-    bodies: list[tuple[bytes, int]] = field(default_factory=list)
-    counts: Mapping[str, int] = field(default_factory=dict)
-    packed: PackedRows | None = None
+    __slots__ = ("bodies", "counts", "packed", "rows")
+
+    def __init__(
+        self,
+        rows: Iterable[RowMutations] = (),
+        bodies: Iterable[tuple[bytes, int]] = (),
+        counts: Mapping[str, int] | None = None,
+        packed: PackedRows | None = None,
+    ) -> None:
+        """Begin with what is known; more may be added."""
+        self.rows, self.bodies = list(rows), list(bodies)
+        self.counts: Mapping[str, int] = {} if counts is None else counts
+        self.packed = packed
 
     @property
     def all_rows(self) -> Sequence[RowMutations]:

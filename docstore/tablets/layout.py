@@ -14,7 +14,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,9 +101,8 @@ _MADE_BEFORE_FORMAT = frozenset(
 """Files that a folder for a new store may have: left by an interrupted creation, or by mkfs."""
 
 
-@dataclass(eq=False, repr=False)
 class LocalBackend:
-    """An open store in a directory; see `Backend`.
+    """An open store in a directory; see `Backend`.  `StoreDirectory.open` makes it, and sets all attributes.
 
     Attributes:
         identity: random bytes that only this store and its copies have.
@@ -137,12 +135,9 @@ class LocalBackend:
     scratch: Path | None
     reserve: Reserve
     memory: Memory
-    missing: tuple[Damage, ...] = ()
+    missing: tuple[Damage, ...]
     index: port.Closing | None = None
     lower: Backend | None = None
-
-    def __post_init__(self) -> None:
-        self.engine.keep_room, self.reserve.shorten_log = self._keep_room, self.engine.shorten_log
 
     def committer(self, durability: Durability) -> LocalCommitter:
         read_only = self.path if self.is_read_only else None
@@ -278,7 +273,8 @@ class LocalBackend:
             self.reserve.make()
             self.engine.log_limit_bytes = min(self.reserve.log_limit_bytes, self.memory.share("memtable") // 2)
 
-    def _keep_room(self) -> int:
+    def keep_room(self) -> int:
+        """Refill the reserve; gives the free bytes beyond the needs of a compaction."""
         self.make_reserve()
         return self.reserve.free_bytes() - self.reserve.compaction_bytes
 
@@ -411,29 +407,30 @@ class StoreDirectory:
                 self._files.replace_whole(self._path / FORMAT_FILE, content)
             undo.pop_all()
         listed = [*list_set_aside(self._files, aside), *recovery.in_place]
-        return LocalBackend(
-            self._path,
-            lock,
-            files,
-            engine,
-            value_log,
-            manifest,
-            values,
-            dictionary_files,
-            scopes,
-            base_rows,
-            stored,
-            identity,
-            band_secret,
-            losses(engine),
-            tuple(file for file in listed if not file.is_unfinished),
-            tuple(file for file in listed if file.is_unfinished),
-            RunStorage(engine, opened / INDEX_DIRECTORY, files),
-            scratch,
-            reserve,
-            shares,
-            missing,
-        )
+        backend = LocalBackend()
+        backend.path = self._path
+        backend.lock = lock
+        backend.files = files
+        backend.engine = engine
+        backend.value_log = value_log
+        backend.manifest = manifest
+        backend.values = values
+        backend.dictionaries = dictionary_files
+        backend.scopes = scopes
+        backend.base_rows = base_rows
+        backend.schema = stored
+        backend.identity = identity
+        backend.band_secret = band_secret
+        backend.lost = losses(engine)
+        backend.set_aside = tuple(file for file in listed if not file.is_unfinished)
+        backend.unfinished = tuple(file for file in listed if file.is_unfinished)
+        backend.runs = RunStorage(engine, opened / INDEX_DIRECTORY, files)
+        backend.scratch = scratch
+        backend.reserve = reserve
+        backend.memory = shares
+        backend.missing = missing
+        engine.keep_room, reserve.shorten_log = backend.keep_room, engine.shorten_log
+        return backend
 
     def _is_new(self, schema: Schema | None, *, create: bool) -> bool:
         """Whether the store is to be made; refuses a folder that is neither a store nor for a new one."""

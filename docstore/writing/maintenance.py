@@ -392,11 +392,11 @@ class Poster:
         taken = document.newest
         if document.body is not None:
             return self.kernel.analyse(document.body, taken.header("content-type")) if document.body else None
-        found = self.kernel.analyse_text(taken.text or "")
+        found = self.kernel.analyse_text(taken.text or "", taken.checksum or b"")
         is_of_scheme = found.text_checksum[:1] == (taken.text_checksum or b"")[:1]
         if is_of_scheme and found.text_checksum != taken.text_checksum:
             return None
-        return found._replace(body_checksum=taken.checksum or b"")
+        return found
 
 
 SCANNED_ROWS = 256

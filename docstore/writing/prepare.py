@@ -77,9 +77,10 @@ class Preparer:
             is_visit = page.status == 304
             if not (error or is_visit):
                 (_, content_type), analysis = next(analyses)
-                if analysis.links and 200 <= page.status < 300:
-                    its_anchors = outgoing(url, page.body, content_type, analysis)
-                    analysis = analysis._replace(links=())
+                if anchors:
+                    if 200 <= page.status < 300:
+                        its_anchors = outgoing(url, page.body, content_type, analysis)
+                    analysis = analysis.without_links()
                 values = capture_values(page, url, content_type, analysis)
                 path_key = version_less(row_key)
             fields = page, row_key, url, timestamp, analysis, error, its_anchors, values, path_key, is_visit, True
@@ -136,13 +137,14 @@ def outgoing(url: str, body: bytes, content_type: str | None, analysis: Analysis
         content_type: the header.
         analysis: of the body, with its links.
     """
-    if not analysis.links:
+    links = analysis.links
+    if not links:
         return ()
     base = _base(url, body, content_type)
     texts: dict[str, dict[str, None]] = {}
     characters: Counter[str] = Counter()
     resolved: dict[str, str | None] = {}
-    for href, text in analysis.links:
+    for href, text in links:
         if href.startswith("#"):
             continue
         reference = href.partition("#")[0]

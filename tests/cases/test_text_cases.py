@@ -130,7 +130,7 @@ class Ran:
         outcomes: dict[str, Callable[[], str]] = {
             "text": lambda: self.analysis.main,
             "headings": self.analysis.headings.decode,
-            "links": lambda: "\n".join(f"{link.href} | {link.text}" for link in self.analysis.links),
+            "links": lambda: "\n".join(f"{href} | {text}" for href, text in self.analysis.links),
             "markdown": self._markdown,
             "blocks": lambda: "\n".join(self.shown_blocks()),
             "why": lambda: "\n".join(self._blocks(lambda text, because: "; ".join(because))),

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from docstore.archives.entries import PageEntry
@@ -31,6 +30,7 @@ SITES = TESTS / "fixtures" / "sites.tar.xz"
 KERNELS = {name: Kernel(name) for name in EXTRACTORS}
 PARTS = (*EXTRACTORS, "declared", "links", "blocks", "markdown", "numbers")
 FINGERPRINTS = ("word_count", "text_checksum", "simhash", "sketch", "band_keys", "fingerprints", "runs", "shingles")
+ARRAYS = ("band_keys", "fingerprints", "runs", "shingles")
 
 
 def pages() -> Iterator[tuple[str, bytes, str]]:
@@ -54,13 +54,13 @@ def parts(name: str, body: bytes, content_type: str) -> list[str]:
     declared = (charset, last.title, last.description, last.keywords, last.lang, last.canonical, last.headings.decode())
     blocks = [block for extractor in EXTRACTORS[1:] for block in docstore_native.explain(source, extractor)]
     numbers = [
-        f"{field} {value.tobytes().hex() if isinstance(value, np.ndarray) else value!r}"
+        f"{field} {value.hex() if field in ARRAYS else value!r}"
         for field, value in ((field, getattr(last, field)) for field in FINGERPRINTS)
     ]
     return [
         *(each.main for each in found),
         "\n".join(declared),
-        "\n".join(f"{link.href} | {link.text}" for link in last.links),
+        "\n".join(f"{href} | {text}" for href, text in last.links),
         "\n".join(f"{'+' if is_kept else '-'} {score} {why} {text}" for text, is_kept, score, why in blocks),
         docstore_native.markdown(body, content_type, f"https://site.example/{name}", last.main),
         "\n".join(numbers),

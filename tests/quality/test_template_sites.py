@@ -33,6 +33,7 @@ from docstore.model.format import VERDICT_KINDS
 from docstore.model.types import DUPLICATES
 from docstore.storage.cache import Memory
 from docstore.tablets.engines.leveldb import LevelDBEngine
+from tests.queries import numbers
 from tests.reference.fingerprints import overlap
 
 Words = list[str]
@@ -313,7 +314,7 @@ class Copy(NamedTuple):
 
 
 def judged(written: Written, analysis: Analysis, original: Analysis, pointer: PagePointer) -> Copy:
-    shared = overlap(analysis.shingles, original.shingles)
+    shared = overlap(numbers(analysis.shingles), numbers(original.shingles))
     alike = jaccard(shared, analysis.shingle_count, original.shingle_count)
     return Copy(alike, written.judge(analysis).of == pointer)
 

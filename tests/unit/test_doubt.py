@@ -9,8 +9,10 @@ import pytest
 import docstore
 from docstore.dedup.comparable import REASON_DOUBTFUL, REASON_TITLE_MISMATCH
 from docstore.dedup.kernel import Kernel
+from docstore.model.analysis import NOT_ANALYSED
 from docstore.model.choices import Durability, VerdictKind
 from docstore.reports.dedup import dedup_stats
+from docstore.text.readers import Text
 
 NOTICE = " ".join(f"We process your data for purpose {number} of our many partners." for number in range(20))
 
@@ -29,8 +31,8 @@ NOTICE = " ".join(f"We process your data for purpose {number} of our many partne
     ],
 )
 def test_text_with_less_than_a_quarter_of_the_titles_words_is_doubtful(title: str, main: str, doubtful: bool) -> None:
-    numbers = Kernel().native.fingerprints(main.encode(), title)
-    assert numbers is not None and numbers.holds_title is not doubtful
+    page = Kernel().native.with_text(NOT_ANALYSED, Text(main, title=title), b"", False)
+    assert page.word_count and page.holds_title is not doubtful
 
 
 def page(number: int, title: str) -> docstore.Page:

@@ -18,6 +18,7 @@ from counts import stride
 from faulty_files import SimulatedCrash
 from memory_hbase import ADDRESS, MemoryCluster, open_store
 from pages import changed, page, words
+from queries import numbers
 
 import docstore
 from docstore import Page, Policy, PutResult, Schema, VerdictKind
@@ -135,7 +136,7 @@ def unposted(store: DocumentStore) -> list[str]:
         one = kernel.analyse(document.body, "text/html")
         number = text_number(one.text_checksum)
         leads = engine.qualifiers("postings", bytes((POSTING_TEXT,)) + number, 64)
-        bands = one.band_keys[:16].tolist()
+        bands = numbers(one.band_keys)[:16].tolist()
         held = store.backend.keys.read(bands)  # type: ignore[attr-defined]
         here = document.timestamp.to_bytes(8, "big") + document.row_key
         if here not in leads or not all(int.from_bytes(number, "big") in held.get(key, []) for key in bands):

@@ -514,7 +514,7 @@ def test_a_shell_has_the_article_of_its_json_ld() -> None:
         found = Kernel().analyse(body, "text/html")
         assert found.text_checksum == plain.text_checksum
         assert (found.title, found.lang, found.published) == ("H", "en", "2024-05-01T00:00:00Z")
-        assert found.band_keys.tolist() == plain.band_keys.tolist()
+        assert found.band_keys == plain.band_keys
 
 
 @pytest.mark.parametrize(

@@ -4,32 +4,24 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use docstore_kernel::postings::Answer;
+use docstore_store::analysed::Marks;
 use docstore_store::compare::{Reason, Verdict};
 use docstore_store::format::{CAPTURE_FAMILY, POSTING_BODY, POSTING_TEXT};
 use docstore_store::lru::Counts;
-use docstore_store::pages::{Analysed, Asking, Marks, Page, Reads, Stored, Value};
+use docstore_store::pages::{Asking, Page, Reads, Stored, Value};
 use docstore_store::posted::{row_key_of, time_of, Pointer, StoredPostings, POINTER_SLICE};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
-use crate::convert::utf8;
-use crate::fingerprints::{Fingerprints, IndexQuery, Proposal};
+use crate::analysis::Analysis;
 use crate::kernel::Kernel;
 use crate::packed::PackedRows;
+use crate::queries::{IndexQuery, Proposal};
 
 /// So many texts are compared faster than the GIL is let go and taken again.
 const FEW: usize = 3;
-
-/// Places of the fields of `model.analysis.Analysis`.
-const HAS_TEXT: usize = 0;
-const CHECKSUM: usize = 1;
-const TITLE: usize = 3;
-const MAIN: usize = 9;
-const MARKS: usize = 10;
-const ENTRIES: usize = 13;
-const NO_TEXT: usize = 14;
 
 /// Columns of a page as Python has them.
 pub type Columns = Py<PyDict>;
@@ -46,29 +38,9 @@ type PageFields<'py> = (
     Bound<'py, PyDict>,
 );
 
-/// The fingerprints of an analysis; None if its text has no word.
-pub fn marks_of(analysis: &Bound<'_, PyTuple>) -> PyResult<Option<Arc<Marks>>> {
-    let marks = analysis.get_item(MARKS)?;
-    Ok(if marks.is_none() { None } else { Some(marks.cast::<Fingerprints>()?.get().0.clone()) })
-}
-
 /// A page that is judged.
-pub fn asking_of(analysis: &Bound<'_, PyTuple>, row_key: &[u8], body: PyBackedBytes, status: i64) -> PyResult<Asking> {
-    Ok(Asking { row_key: row_key.into(), status, body: Arc::new(body), page: analysed_of(analysis)? })
-}
-
-/// A page that is analysed.
-pub fn analysed_of(analysis: &Bound<'_, PyTuple>) -> PyResult<Analysed> {
-    let title = analysis.get_item(TITLE)?.cast_into::<PyString>()?;
-    Ok(Analysed {
-        checksum: analysis.get_item(CHECKSUM)?.cast::<PyBytes>()?.as_bytes().into(),
-        has_text: analysis.get_item(HAS_TEXT)?.is_truthy()?,
-        has_reason: analysis.get_item(NO_TEXT)?.is_truthy()?,
-        is_list: analysis.get_item(ENTRIES)?.is_truthy()?,
-        title: utf8(&title, "surrogatepass")?.into_owned().into(),
-        main: Arc::new(analysis.get_item(MAIN)?.extract::<PyBackedBytes>()?),
-        marks: marks_of(analysis)?,
-    })
+pub fn asking_of(analysis: &Analysis, row_key: &[u8], body: PyBackedBytes, status: i64) -> Asking {
+    Asking { row_key: row_key.into(), status, body: Arc::new(body), page: analysis.page.clone() }
 }
 
 pub fn place_of<'py>(python: Python<'py>, pointer: &[u8]) -> (u64, Bound<'py, PyBytes>) {
@@ -80,14 +52,14 @@ pub fn place_of<'py>(python: Python<'py>, pointer: &[u8]) -> (u64, Bound<'py, Py
 pub fn verdict_fields<'py>(
     python: Python<'py>,
     verdict: &Verdict,
-    no_text: Bound<'py, PyAny>,
+    analysis: &Analysis,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let (of_time, of_row) = verdict.of.as_ref().map_or((0, PyBytes::new(python, b"")), |of| place_of(python, of));
     let contains = verdict.contains.as_ref().map(|pointer| place_of(python, pointer));
     let contains_row = contains.as_ref().map_or_else(|| PyBytes::new(python, b""), |(_, row_key)| row_key.clone());
     let reason = match verdict.reason.word() {
-        "" if verdict.reason == Reason::NoText => no_text,
-        word => PyString::intern(python, word).into_any(),
+        "" if verdict.reason == Reason::NoText => PyString::new(python, &analysis.page.no_text),
+        word => PyString::intern(python, word),
     };
     let fields = (
         verdict.kind as u8,
@@ -102,11 +74,6 @@ pub fn verdict_fields<'py>(
         verdict.nearest.as_ref().map(|pointer| place_of(python, pointer)),
     );
     fields.into_pyobject(python)
-}
-
-/// Why a page has no text, as its analysis has it.
-pub fn no_text_of<'py>(analysis: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-    analysis.get_item(NO_TEXT)
 }
 
 /// Bytes of the values of columns.

@@ -20,12 +20,11 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
+use crate::analysis::Analysis;
 use crate::asking::{
-    analysed_of, asking_of, changes_of, column_bytes, marks_of, no_text_of, place_of, verdict_fields, CacheCounts,
-    Columns, Reader, SeenPage,
+    asking_of, changes_of, column_bytes, place_of, verdict_fields, CacheCounts, Columns, Reader, SeenPage,
 };
 use crate::convert::{caught, InvalidArgument};
-use crate::fingerprints::Fingerprints;
 use crate::kernel::Kernel;
 use crate::packed::PackedRows;
 
@@ -134,53 +133,53 @@ impl Core {
         &self,
         row_key: &[u8],
         body: PyBackedBytes,
-        analysis: &Bound<'py, PyTuple>,
+        analysis: &Analysis,
         status: i64,
         reads: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let asking = asking_of(analysis, row_key, body, status)?;
+        let asking = asking_of(analysis, row_key, body, status);
         let verdict = self.reading(reads, |state, reader| state.compare(&asking, reader))?;
-        verdict_fields(reads.py(), &verdict, no_text_of(analysis)?)
+        verdict_fields(reads.py(), &verdict, analysis)
     }
 
     fn compare_with<'py>(
         &self,
         of: Place<'py>,
         body: PyBackedBytes,
-        analysis: &Bound<'py, PyTuple>,
+        analysis: &Analysis,
         status: i64,
         reads: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let asking = asking_of(analysis, b"", body, status)?;
+        let asking = asking_of(analysis, b"", body, status);
         let of = pointer(of.0, of.1.as_bytes());
         let verdict = self.reading(reads, |state, reader| state.compare_with(&of, &asking, reader))?;
-        verdict_fields(reads.py(), &verdict, no_text_of(analysis)?)
+        verdict_fields(reads.py(), &verdict, analysis)
     }
 
     fn of_site<'py>(
         &self,
         row_key: &[u8],
         body: PyBackedBytes,
-        analysis: &Bound<'py, PyTuple>,
+        analysis: &Analysis,
         kinds: Vec<String>,
         status: i64,
         reads: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let asking = asking_of(analysis, row_key, body, status)?;
+        let asking = asking_of(analysis, row_key, body, status);
         let kinds = kinds_of(&kinds)?;
         let verdict = self.reading(reads, |state, reader| state.of_site(&asking, &kinds, reader))?;
-        verdict.map(|verdict| verdict_fields(reads.py(), &verdict, no_text_of(analysis)?)).transpose()
+        verdict.map(|verdict| verdict_fields(reads.py(), &verdict, analysis)).transpose()
     }
 
     fn shares<'py>(
         &self,
-        analysis: &Bound<'py, PyTuple>,
+        analysis: &Analysis,
         text_checksum: &[u8],
         of: Place<'py>,
         reads: &Bound<'py, PyAny>,
     ) -> PyResult<(f64, f64)> {
-        let (marks, of) = (marks_of(analysis)?, pointer(of.0, of.1.as_bytes()));
-        self.reading(reads, |state, reader| state.shares(marks.as_ref(), text_checksum, &of, reader))
+        let (marks, of) = (analysis.page.marks.as_ref(), pointer(of.0, of.1.as_bytes()));
+        self.reading(reads, |state, reader| state.shares(marks, text_checksum, &of, reader))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -188,13 +187,13 @@ impl Core {
         &self,
         row_key: &[u8],
         body: PyBackedBytes,
-        analysis: &Bound<'py, PyTuple>,
+        analysis: &Analysis,
         status: i64,
         least: f64,
         limit: usize,
         reads: &Bound<'py, PyAny>,
     ) -> PyResult<Vec<(Place<'py>, &'static str, f64, f64, f64)>> {
-        let asking = asking_of(analysis, row_key, body, status)?;
+        let asking = asking_of(analysis, row_key, body, status);
         let found = self.reading(reads, |state, reader| state.similar(&asking, least, limit, reader))?;
         let shown = found.iter().map(|each| {
             (place_of(reads.py(), &each.pointer), each.kind.word(), each.jaccard, each.contained, each.contains)
@@ -209,13 +208,13 @@ impl Core {
         &self,
         place: Place<'py>,
         body: PyBackedBytes,
-        analysis: &Bound<'py, PyTuple>,
+        analysis: &Analysis,
         status: i64,
         columns: Option<Columns>,
         reads: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
         let (timestamp, row_key) = (place.0, place.1.as_bytes());
-        let asking = columns.as_ref().map(|_| asking_of(analysis, row_key, body, status)).transpose()?;
+        let asking = columns.as_ref().map(|_| asking_of(analysis, row_key, body, status));
         let pointer = pointer(timestamp, row_key);
         self.reading(reads, |state, reader| {
             state.note_record(row_key, timestamp);
@@ -227,13 +226,13 @@ impl Core {
     fn post<'py>(
         &self,
         place: Place<'py>,
-        analysis: &Bound<'py, PyTuple>,
+        analysis: &Analysis,
         status: i64,
         reads: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
         let (timestamp, row_key) = (place.0, place.1.as_bytes());
         let body = PyBackedBytes::from(PyBytes::new(reads.py(), b""));
-        let asking = asking_of(analysis, row_key, body, status)?;
+        let asking = asking_of(analysis, row_key, body, status);
         self.reading(reads, |state, reader| state.post(&pointer(timestamp, row_key), &asking, reader))
     }
 
@@ -341,8 +340,8 @@ impl Core {
         self.reading(reads, |state, reader| state.is_current(&pointer, reader))
     }
 
-    fn prepare<'py>(&self, pages: Vec<Bound<'py, PyTuple>>, reads: &Bound<'py, PyAny>) -> PyResult<()> {
-        let pages = pages.iter().map(analysed_of).collect::<PyResult<Vec<_>>>()?;
+    fn prepare<'py>(&self, pages: Vec<PyRef<'py, Analysis>>, reads: &Bound<'py, PyAny>) -> PyResult<()> {
+        let pages = pages.iter().map(|page| page.page.clone()).collect::<Vec<_>>();
         self.reading(reads, |state, reader| state.prepare(&pages, reader))
     }
 
@@ -363,10 +362,11 @@ impl Core {
     }
 
     /// Of the texts that the index proposes for a page, those whose pages will probably be read.
-    fn candidates_to_read(&self, marks: &Fingerprints, reads: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+    fn candidates_to_read(&self, analysis: &Analysis, reads: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+        let Some(marks) = &analysis.page.marks else { return Ok(Vec::new()) };
         self.reading(reads, |state, reader| {
-            let answer = state.propose(&marks.0, reader)?;
-            Ok(state.candidates_to_read(&marks.0, &answer.proposal.numbers))
+            let answer = state.propose(marks, reader)?;
+            Ok(state.candidates_to_read(marks, &answer.proposal.numbers))
         })
     }
 }

@@ -5,25 +5,26 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use docstore_kernel::analysis::Fingerprints;
+use docstore_kernel::page::Declared;
 use docstore_kernel::sketch::BINS;
 use docstore_kernel::titles::Facts;
 use docstore_kernel::words::Words;
-use docstore_kernel::{analysis, pairs, Analyser, Extractor, Options, Outcome, Page};
-use docstore_store::pages::Marks;
+use docstore_kernel::{pairs, Analyser, Extractor, Options, Outcome, Page};
+use docstore_store::analysed::{Analysed, Marks};
+use docstore_store::format::SCHEME_BLAKE3_256;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyString};
 
+use crate::analysis::{Analysis, Link, ReadText};
 use crate::convert::{caught, detached, words_as_bytes};
-use crate::fingerprints::Fingerprints;
 
 /// Bodies are analysed in runs of about so many bytes, each without the GIL: seldom enough to ask for it, and little
 /// enough to stay in the processor's cache.
 const RUN_BYTES: usize = 256 << 10;
-/// Pages that a thread keeps to fill again.
-const KEPT_PAGES: usize = 64;
 /// A body of more bytes takes its thread's buffers with it: they would hold some five times as much for ever.
 pub const KEPT_BODY_BYTES: usize = 4 << 20;
 const LONG_BODY_BYTES: usize = 1 << 20;
@@ -36,21 +37,11 @@ pub struct Kernel {
     pub options: Options,
 }
 
-/// One body after the core: digest of the body, what it is or why it cannot be told, the page, and the
-/// facts of its main text.
-#[derive(Default)]
-struct Analysed {
-    digest: [u8; 32],
-    outcome: Option<Result<Outcome, String>>,
-    page: Page,
-    facts: Facts,
-}
-
 /// Buffers of a thread, for the options that they were made for.
 pub struct Workshop {
     options: Options,
     pub analyser: Analyser,
-    analysed: Vec<Analysed>,
+    page: Page,
 }
 
 thread_local! {
@@ -75,7 +66,7 @@ impl Kernel {
     pub fn workshop(&self) -> Box<Workshop> {
         let same = |made: &Workshop| made.options == self.options;
         WORKSHOP.take().filter(|made| same(made)).unwrap_or_else(|| {
-            Box::new(Workshop { options: self.options, analyser: Analyser::new(self.options), analysed: Vec::new() })
+            Box::new(Workshop { options: self.options, analyser: Analyser::new(self.options), page: Page::default() })
         })
     }
 
@@ -86,22 +77,59 @@ impl Kernel {
         }
     }
 
-    fn fill(&self, analyser: &mut Analyser, body: &[u8], content_type: &str, links: bool, analysed: &mut Analysed) {
-        analysed.digest = *blake3::hash(body).as_bytes();
-        let (page, facts) = (&mut analysed.page, &mut analysed.facts);
-        let outcome = caught(|| {
-            let outcome = analyser.analyse(body, content_type, links, page);
-            if page.fingerprints.is_some() {
-                *facts = Facts::of(&page.main, &page.declared.title);
-            }
-            outcome
-        });
-        if outcome.is_err() {
-            // Buffers that a panic left half filled are made anew.
-            (*analyser, *page) = (Analyser::new(self.options), Page::default());
-        }
-        analysed.outcome = Some(outcome);
+    /// A page with the fingerprints of its main text.
+    fn with_marks(&self, python: Python<'_>, page: Analysed) -> PyResult<Analysed> {
+        let (mut workshop, bytes) = (self.workshop(), page.main.len());
+        let page = detached(python, || {
+            let found = workshop.analyser.fingerprints_of(&String::from_utf8_lossy(&page.main));
+            let marks = found.map(|found| marks_of(found, &page.main, &String::from_utf8_lossy(&page.title)));
+            Analysed { marks, ..page }
+        })?;
+        Self::keep(workshop, bytes);
+        Ok(page)
     }
+
+    /// One body; a page without text and without a reason is no HTML.
+    fn analysed(&self, workshop: &mut Workshop, body: &[u8], content_type: &str, links: bool) -> (Analysed, Vec<Link>) {
+        let checksum = [&[SCHEME_BLAKE3_256], &blake3::hash(body).as_bytes()[..]].concat().into();
+        let without_text = Analysed { checksum, ..Analysed::default() };
+        let Workshop { analyser, page, .. } = workshop;
+        let outcome = caught(|| match analyser.analyse(body, content_type, links, page) {
+            Outcome::NotHtml => None,
+            Outcome::Html => {
+                let Declared { title, description, keywords, lang, canonical, headings, links } =
+                    std::mem::take(&mut page.declared);
+                let marks = page.fingerprints.as_ref().map(|found| marks_of(found.clone(), &page.main, &title));
+                let analysed = Analysed {
+                    has_text: true,
+                    charset: page.encoding.clone(),
+                    title: title.into_bytes().into(),
+                    description: description.into_bytes().into(),
+                    keywords: keywords.into_bytes().into(),
+                    lang: lang.into_bytes().into(),
+                    canonical: canonical.into_bytes().into(),
+                    headings: headings.into_bytes().into(),
+                    main: page.main.as_slice().into(),
+                    marks,
+                    ..Analysed::default()
+                };
+                Some((analysed, links))
+            }
+        });
+        match outcome {
+            Ok(None) => (without_text, Vec::new()),
+            Ok(Some((page, links))) => (Analysed { checksum: without_text.checksum, ..page }, links),
+            Err(error) => {
+                // Buffers that a panic left half filled are made anew.
+                (*analyser, *page) = (Analyser::new(self.options), Page::default());
+                (Analysed { no_text: error, ..without_text }, Vec::new())
+            }
+        }
+    }
+}
+
+fn marks_of(found: Fingerprints, main: &[u8], title: &str) -> Arc<Marks> {
+    Arc::new(Marks::new(found, Facts::of(main, title)))
 }
 
 #[pymethods]
@@ -117,33 +145,20 @@ impl Kernel {
         Ok(Self { options: Options { extractor, shingle_words, order } })
     }
 
-    /// One body: (BLAKE3 digest, outcome); outcome is None for what is no HTML, a message for what the core
-    /// panicked over, else its `fields`.
-    fn analyse<'py>(
+    /// Bodies with their content types, in order.
+    fn analyse_many(
         &self,
-        python: Python<'py>,
-        body: PyBackedBytes,
-        content_type: Bound<'py, PyString>,
+        python: Python<'_>,
+        bodies: Vec<(PyBackedBytes, Bound<'_, PyString>)>,
         links: bool,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let mut found = self.analyse_many(python, vec![(body, content_type)], links)?;
-        found.pop().ok_or_else(|| PyRuntimeError::new_err("no body was analysed"))
-    }
-
-    /// `analyse` of each (body, content type), in order.
-    fn analyse_many<'py>(
-        &self,
-        python: Python<'py>,
-        bodies: Vec<(PyBackedBytes, Bound<'py, PyString>)>,
-        links: bool,
-    ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+    ) -> PyResult<Vec<Analysis>> {
         let bodies: Vec<_> = bodies.iter().map(|(body, content_type)| (body, content_type.to_string_lossy())).collect();
         let mut workshop = self.workshop();
         let mut found = Vec::with_capacity(bodies.len());
         let mut rest = &bodies[..];
         while !rest.is_empty() {
             let mut run_bytes = 0;
-            let run = rest.iter().take(KEPT_PAGES).take_while(|(body, _)| {
+            let run = rest.iter().take_while(|(body, _)| {
                 let begins = run_bytes < RUN_BYTES;
                 run_bytes += body.len();
                 begins
@@ -151,39 +166,35 @@ impl Kernel {
             let (run, behind) = rest.split_at(run.count());
             rest = behind;
             check_memory(run_bytes)?;
-            let Workshop { analyser, analysed, .. } = &mut *workshop;
-            if analysed.len() < run.len() {
-                analysed.resize_with(run.len(), Analysed::default);
-            }
             detached(python, || {
-                for ((body, content_type), analysed) in run.iter().zip(analysed.iter_mut()) {
-                    self.fill(analyser, body, content_type, links, analysed);
+                for (body, content_type) in run {
+                    let (page, links) = self.analysed(&mut workshop, body, content_type, links);
+                    found.push(Analysis { page: Arc::new(page), links });
                 }
             })?;
-            for analysed in &workshop.analysed[..run.len()] {
-                found.push(handed_over(python, analysed)?);
-            }
         }
-        // A very large page is not kept.
-        workshop.analysed.retain(|kept| kept.page.main.capacity() <= RUN_BYTES);
         Self::keep(workshop, bodies.iter().map(|(body, _)| body.len()).max().unwrap_or(0));
         Ok(found)
     }
 
-    /// Fingerprints of a main text in UTF-8, as `analyse` gives them; None if it has no word.
-    fn fingerprints(
+    /// A page with a text that Python has read, and if asked for with the links of it.
+    fn with_text(
         &self,
         python: Python<'_>,
-        text: PyBackedBytes,
-        title: &Bound<'_, PyString>,
-    ) -> PyResult<Option<Fingerprints>> {
-        let (mut workshop, title) = (self.workshop(), title.to_string_lossy());
-        let found = detached(python, || {
-            let found = workshop.analyser.fingerprints_of(&String::from_utf8_lossy(&text))?;
-            Some((found, Facts::of(&text, &title)))
-        })?;
-        Self::keep(workshop, text.len());
-        Ok(found.map(|(found, facts)| fingerprints_of(found, facts)))
+        page: &Analysis,
+        text: ReadText<'_>,
+        entries: &[u8],
+        links: bool,
+    ) -> PyResult<Analysis> {
+        let page_links = if links && page.links.is_empty() { text.links() } else { page.links.clone() };
+        let page = text.of(&page.page, entries)?;
+        Ok(Analysis { page: Arc::new(self.with_marks(python, page)?), links: page_links })
+    }
+
+    /// A page of a text in UTF-8 and of the checksum of its body.
+    fn with_stored_text(&self, python: Python<'_>, main: &[u8], checksum: &[u8]) -> PyResult<Analysis> {
+        let page = Analysed { checksum: checksum.into(), has_text: true, main: main.into(), ..Analysed::default() };
+        Ok(Analysis { page: Arc::new(self.with_marks(python, page)?), links: Vec::new() })
     }
 
     /// The shingle sets of texts, one after the other, as `shingles` gives them, and how many members each has; then a
@@ -240,38 +251,6 @@ pub fn shared_members<'py>(
     let counts = python.detach(|| pairs::shared_members(&starts, &members, &first, &second));
     let counts = counts.ok_or_else(|| PyValueError::new_err("a pair names a set that is not there"))?;
     words_as_bytes(python, &counts)
-}
-
-fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<'py, PyTuple>> {
-    let digest = PyBytes::new(python, &analysed.digest);
-    let outcome = match &analysed.outcome {
-        Some(Ok(Outcome::Html)) => fields(python, &analysed.page, analysed.facts)?.into_any(),
-        Some(Err(message)) => PyString::new(python, message).into_any(),
-        Some(Ok(Outcome::NotHtml)) | None => python.None().into_bound(python),
-    };
-    (digest, outcome).into_pyobject(python)
-}
-
-/// charset, title, description, keywords, lang, canonical, headings and main text as bytes, links, fingerprints or None.
-fn fields<'py>(python: Python<'py>, page: &Page, facts: Facts) -> PyResult<Bound<'py, PyTuple>> {
-    let declared = &page.declared;
-    (
-        &page.encoding,
-        &declared.title,
-        &declared.description,
-        &declared.keywords,
-        &declared.lang,
-        &declared.canonical,
-        PyBytes::new(python, declared.headings.as_bytes()),
-        PyBytes::new(python, &page.main),
-        &declared.links,
-        page.fingerprints.as_ref().map(|found| fingerprints_of(found.clone(), facts)),
-    )
-        .into_pyobject(python)
-}
-
-fn fingerprints_of(found: analysis::Fingerprints, facts: Facts) -> Fingerprints {
-    Fingerprints(Arc::new(Marks::new(found, facts)))
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

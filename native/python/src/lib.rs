@@ -4,6 +4,7 @@
 //! about the bytes of a store in `docstore-store`.  A panic, which would be a defect, becomes a RuntimeError.  A lone
 //! surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
+mod analysis;
 mod asking;
 mod bases;
 mod cache;
@@ -12,7 +13,6 @@ mod checks;
 mod convert;
 mod encode;
 mod filter;
-mod fingerprints;
 mod format;
 mod headers;
 mod judge;
@@ -22,6 +22,7 @@ mod moving;
 mod packed;
 mod pages;
 mod postings;
+mod queries;
 mod reads;
 mod records;
 mod rows;
@@ -38,19 +39,19 @@ mod verdicts;
 use pyo3::prelude::*;
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 43;
+const INTERFACE: u32 = 44;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_class::<cache::LruCache>()?;
     module.add_class::<filter::RowFilter>()?;
-    bases::add_to(module)?;
+    analysis::add_to(module)?;
     asking::add_to(module)?;
+    bases::add_to(module)?;
     captures::add_to(module)?;
     checks::add_to(module)?;
     encode::add_to(module)?;
-    fingerprints::add_to(module)?;
     format::add_to(module)?;
     headers::add_to(module)?;
     judge::add_to(module)?;
@@ -59,6 +60,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     moving::add_to(module)?;
     packed::add_to(module)?;
     postings::add_to(module)?;
+    queries::add_to(module)?;
     reads::add_to(module)?;
     records::add_to(module)?;
     rows::add_to(module)?;

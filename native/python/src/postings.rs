@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::convert::words_as_bytes;
-use crate::fingerprints::{IndexQuery, Proposal};
+use crate::queries::{IndexQuery, Proposal};
 
 /// How many texts are looked at; see `ranking::Looks`.
 pub type LookLimits = (usize, usize, usize, usize);

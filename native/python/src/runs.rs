@@ -17,8 +17,8 @@ use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::checks::Queries;
 use crate::convert::{detached, run_error, words_as_bytes, InvalidArgument};
-use crate::fingerprints::{IndexQuery, Proposal};
 use crate::postings::{looks_of, LookLimits, Postings};
+use crate::queries::{IndexQuery, Proposal};
 
 /// A cell of the log of so many bytes is posted without the GIL: of some 16 texts, a tenth of a millisecond.
 const LONG_CELL_BYTES: usize = 8 << 10;

@@ -58,7 +58,7 @@ impl<Columns> Core<Columns> {
             let titled = Condition::Titled {
                 text_checksum: marks.text_checksum.clone(),
                 title: page.title.clone(),
-                is_list: page.is_list,
+                is_list: page.is_list(),
             };
             let row = Self::titled_row(&marks.text_checksum, &page.title);
             if let Some(same) = self.first_of_site(&row, asking, &titled, reads)? {
@@ -77,7 +77,7 @@ impl<Columns> Core<Columns> {
         self.matched = Some((marks.clone(), matches.clone(), answer));
         let mut own = Vec::new();
         for each in matches {
-            let has_text = Condition::Text { is_list: Some(page.is_list) };
+            let has_text = Condition::Text { is_list: Some(page.is_list()) };
             let found = self.first_of_site(&text_row(each.number), asking, &has_text, reads)?;
             own.extend(found.map(|pointer| Match { pointer, ..each }));
         }
@@ -164,7 +164,7 @@ impl<Columns> Core<Columns> {
             let titled = Condition::Titled {
                 text_checksum: marks.text_checksum.clone(),
                 title: page.title.clone(),
-                is_list: page.is_list,
+                is_list: page.is_list(),
             };
             rows.push((Self::titled_row(&marks.text_checksum, &page.title), titled, Kind::SameText));
         }
@@ -185,7 +185,7 @@ impl<Columns> Core<Columns> {
         let (matches, _) = self.matches(asking, marks, MAX_VERIFIED, reads)?;
         let mut evidence = Evidence::new(asking, &matches);
         let row = text_row(marks.number);
-        let has_text = Condition::Text { is_list: Some(page.is_list) };
+        let has_text = Condition::Text { is_list: Some(page.is_list()) };
         let mut pages = self.postings.pages(&row, &[], reads)?;
         let mut count = 0;
         while count < MAX_TITLES {

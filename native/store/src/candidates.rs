@@ -8,10 +8,11 @@ use docstore_kernel::postings::Answer;
 use docstore_kernel::sketches::Look;
 use docstore_kernel::texts::{Asking as AskingText, Overlap};
 
+use crate::analysed::Marks;
 use crate::compare::{text_compares, DELTA_SIMILARITY, MAX_VERIFIED, SKETCH_MARGIN};
 use crate::core::Core;
 use crate::keys::text_number;
-use crate::pages::{Asking, Marks, Page, Reads, Value};
+use crate::pages::{Asking, Page, Reads, Value};
 use crate::posted::{row_key_of, text_row, Condition, Pointer};
 
 /// Queries of the index for one page while the proposed texts are gone: 960 texts in all.
@@ -228,7 +229,7 @@ impl<Columns> Core<Columns> {
         is_unlike: bool,
         reads: &mut R,
     ) -> Result<Option<(Pointer, Arc<Page>)>, R::Error> {
-        let (row, is_list) = (text_row(number), asking.page.is_list);
+        let (row, is_list) = (text_row(number), asking.page.is_list());
         let mut found = None;
         if let Some(few) = self.postings.few(&row, reads)? {
             // Nearly all rows.

@@ -20,12 +20,13 @@
 
 use std::sync::Arc;
 
+use crate::analysed::Marks;
 use crate::candidates::{largest, Match};
 use crate::capture::is_blank;
 use crate::core::Core;
 use crate::format::REASON_BLANK;
 use crate::keys::{posting_rows, text_number};
-use crate::pages::{Asking, Marks, Reads};
+use crate::pages::{Asking, Reads};
 use crate::posted::{body_row, text_row, Condition, Pointer};
 use crate::titles::same_title;
 
@@ -202,7 +203,7 @@ impl<Columns> Core<Columns> {
             let verdict = if let Some(same) = same_body {
                 Verdict::same(Kind::Exact, same)
             } else if !page.has_text {
-                Verdict::new(if page.has_reason { Reason::NoText } else { Reason::None })
+                Verdict::new(if !page.no_text.is_empty() { Reason::NoText } else { Reason::None })
             } else if !text_compares(asking.status) {
                 Verdict::new(Reason::Status)
             } else {
@@ -241,7 +242,7 @@ impl<Columns> Core<Columns> {
         let (mut kind, mut similarity) = (Kind::New, 1.0);
         if other.checksum == page.checksum && other.status / 100 == status / 100 {
             kind = Kind::Exact;
-        } else if text_compares(status) && text_compares(other.status) && other.is_list == page.is_list {
+        } else if text_compares(status) && text_compares(other.status) && other.is_list == page.is_list() {
             let is_same = !page.text_checksum().is_empty() && *page.text_checksum() == *other.text_checksum;
             if is_same
                 && page.word_count() >= MIN_SAME_TEXT_WORDS
@@ -278,7 +279,7 @@ impl<Columns> Core<Columns> {
         if self.postings.first(&text_row(number), reads)?.is_empty() {
             return Ok(None); // for most pages
         }
-        let (title, is_list) = (asking.page.title.clone(), asking.page.is_list);
+        let (title, is_list) = (asking.page.title.clone(), asking.page.is_list());
         let row = Self::titled_row(text_checksum, &title);
         let condition = Condition::Titled { text_checksum: text_checksum.into(), title, is_list };
         self.oldest(&row, &asking.row_key, condition, reads)

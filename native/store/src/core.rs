@@ -12,12 +12,13 @@ use docstore_kernel::sketches::Bounds;
 use docstore_kernel::texts::Texts;
 use docstore_kernel::words::Words;
 
+use crate::analysed::{Analysed, Marks};
 use crate::candidates::Match;
 use crate::compare::{text_compares, Rules, DELTA_SIMILARITY, LIKELY_CONTAINED, MIN_NEAR_WORDS, SKETCH_MARGIN};
 use crate::format::POSTING_TEXT;
 use crate::keys::{posting_rows, text_number};
 use crate::lru::{Counts, Lru};
-use crate::pages::{Analysed, Asking, Marks, Named, Page, Reads, Stored, Value};
+use crate::pages::{Asking, Named, Page, Reads, Stored, Value};
 use crate::posted::{
     body_row, number_of, pointer as pointer_of, row_key_of, text_row, time_of, Condition, Oldest, Pages, Pointer,
     Postings, Row,
@@ -358,7 +359,11 @@ impl<Columns> Core<Columns> {
 
     /// Read into the cache, if there is one, the rows of the pages that are judged next, in two calls: those of bodies and
     /// texts, then those of texts with titles, which exist for few.
-    pub fn prepare<R: Reads<Columns = Columns>>(&mut self, pages: &[Analysed], reads: &mut R) -> Result<(), R::Error> {
+    pub fn prepare<R: Reads<Columns = Columns>>(
+        &mut self,
+        pages: &[Arc<Analysed>],
+        reads: &mut R,
+    ) -> Result<(), R::Error> {
         if !self.postings.caches() {
             return Ok(());
         }

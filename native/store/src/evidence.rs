@@ -195,7 +195,7 @@ impl<Columns> Core<Columns> {
         let same_title = Condition::Titled {
             text_checksum: stored.text_checksum.clone(),
             title: asking.page.title.clone(),
-            is_list: asking.page.is_list,
+            is_list: asking.page.is_list(),
         };
         let first = self.oldest(&row, &asking.row_key, has_text.clone(), reads)?;
         let titled_row = Self::titled_row(&stored.text_checksum, &asking.page.title);

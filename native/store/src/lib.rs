@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 pub mod alike;
+pub mod analysed;
 pub mod bases;
 pub mod candidates;
 pub mod capture;

@@ -2,85 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use docstore_kernel::analysis::Fingerprints;
-use docstore_kernel::postings::{Answer, Asked};
-use docstore_kernel::titles::Facts;
+use docstore_kernel::postings::Answer;
 
-use crate::format::{SCHEME_SKETCH_1, SCHEME_TEXT_2};
-use crate::keys::text_number;
+use crate::analysed::{Analysed, Marks};
 use crate::posted::{row_key_of, Pointer, StoredPostings};
 use crate::titles::Titled;
 
 /// Bytes that Python or a test holds.
 pub type Held = Arc<dyn AsRef<[u8]> + Send + Sync>;
-
-/// The fingerprints of a main text, as they are stored and compared.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Marks {
-    pub fingerprints: Fingerprints,
-    pub facts: Facts,
-    /// Scheme byte and digest of the normalised words.
-    pub text_checksum: Box<[u8]>,
-    /// Scheme byte and bins.
-    pub sketch: Box<[u8]>,
-    /// The number of the text in the index.
-    pub number: u64,
-}
-
-impl Marks {
-    pub fn new(fingerprints: Fingerprints, facts: Facts) -> Self {
-        let text_checksum = [&[SCHEME_TEXT_2], &fingerprints.text_digest[..]].concat();
-        let sketch = [&[SCHEME_SKETCH_1], &fingerprints.sketch[..]].concat();
-        let number = text_number(&text_checksum).unwrap_or_default();
-        Self { fingerprints, facts, text_checksum: text_checksum.into(), sketch: sketch.into(), number }
-    }
-
-    /// What the page asks the index.
-    pub fn asked(&self) -> Asked<'_> {
-        let Fingerprints { band_keys, samples, runs, .. } = &self.fingerprints;
-        Asked { band_keys, fingerprints: samples, runs, own: self.number }
-    }
-
-    pub fn shingle_count(&self) -> u64 {
-        self.fingerprints.shingles.len() as u64
-    }
-}
-
-/// A page that is analysed.
-#[derive(Clone)]
-pub struct Analysed {
-    /// Scheme byte and digest of the body.
-    pub checksum: Box<[u8]>,
-    /// Whether the body has a reader.
-    pub has_text: bool,
-    /// Whether a reason is given why it has no text.
-    pub has_reason: bool,
-    /// A feed or site map, which is compared only with lists.
-    pub is_list: bool,
-    /// In UTF-8; lone surrogates stand in three bytes.
-    pub title: Box<[u8]>,
-    pub main: Held,
-    /// None if the text has no word.
-    pub marks: Option<Arc<Marks>>,
-}
-
-impl Analysed {
-    pub fn word_count(&self) -> usize {
-        self.marks.as_ref().map_or(0, |marks| marks.fingerprints.word_count)
-    }
-
-    pub fn text_checksum(&self) -> &[u8] {
-        self.marks.as_ref().map_or(&[], |marks| &marks.text_checksum)
-    }
-
-    /// Whether the main text is doubtful: it has less than a quarter of the long words of the title.
-    ///
-    /// Words are separated by white space, have at least four letters, count once and are case folded; the text has a
-    /// word if it has its letters in a row.  A title without such a word decides nothing, nor does that of a feed.
-    pub fn is_doubtful(&self) -> bool {
-        !(self.is_list || self.marks.as_ref().is_some_and(|marks| marks.facts.holds_title))
-    }
-}
 
 /// A page that is judged.
 #[derive(Clone)]
@@ -88,7 +17,7 @@ pub struct Asking {
     pub row_key: Box<[u8]>,
     pub status: i64,
     pub body: Held,
-    pub page: Analysed,
+    pub page: Arc<Analysed>,
 }
 
 impl Asking {
@@ -97,7 +26,7 @@ impl Asking {
     }
 
     pub fn main(&self) -> &[u8] {
-        (*self.page.main).as_ref()
+        &self.page.main
     }
 }
 
@@ -130,14 +59,15 @@ pub struct Page {
 
 impl Page {
     pub fn of(asking: &Asking) -> Self {
-        let Analysed { checksum, is_list, title, marks, .. } = &asking.page;
+        let page = &asking.page;
+        let Analysed { checksum, title, marks, .. } = &**page;
         Self {
             checksum: checksum.clone(),
-            text_checksum: asking.page.text_checksum().into(),
+            text_checksum: page.text_checksum().into(),
             sketch: marks.as_ref().map_or(Box::default(), |marks| marks.sketch.clone()),
             shingle_count: marks.as_ref().map_or(0, |marks| marks.shingle_count()),
             status: asking.status,
-            is_list: *is_list,
+            is_list: page.is_list(),
             title: Some(title.clone()),
             titled: OnceLock::new(),
         }
