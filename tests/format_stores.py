@@ -444,10 +444,11 @@ def _nameless(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def unpack(folder: Path) -> dict[str, Any]:
-    """Unpack all stores into a folder; gives their answers by name."""
+def unpack(folder: Path, name: str = "") -> dict[str, Any]:
+    """Unpack one store, or all, into a folder; gives the answers of all by name."""
     with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(folder, filter="data")
+        wanted = [member for member in packed if not name or member.name.split("/")[0] in (name, ANSWERS)]
+        packed.extractall(folder, wanted, filter="data")
     return dict(json.loads((folder / ANSWERS).read_bytes()))
 
 

@@ -118,7 +118,8 @@ def check_format(content: bytes, folder: Path) -> None:
     if head.version < FORMAT_VERSION:
         state = "has format" if head.upgrade_to is None else "has an unfinished upgrade of format"
         raise UnsupportedFormat(
-            f"{folder} {state} {head.version}, this docstore reads format {FORMAT_VERSION}; run `docstore upgrade`"
+            f"{folder} {state} {head.version}, this docstore reads format {FORMAT_VERSION}; copy the folder, then "
+            f"run `docstore upgrade --store {folder}`"
         )
 
 

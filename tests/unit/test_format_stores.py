@@ -24,6 +24,7 @@ from docstore.tablets.record import Record, encode_record
 from tests import format_stores
 from tests.format_stores import HALF_DONE, NOW, POWER_LOSS, STORES, asked_twice, opened
 from tests.made_runs import run_bytes
+from tests.queries import numbers
 from tests.reference import read_store
 from tests.reference.read_store import StoreReader
 from tests.stores import contents, records_of
@@ -178,7 +179,8 @@ def test_a_reader_of_the_page_alone_finds_pages_by_their_postings_and_keys(
                 continue
             assert at in postings[b"\x07" + number]
             assert at in postings[b"\x01" + columns["dedup", b"checksum"][:9]]
-            expected = {mixed(key) for key in analysis.band_keys[:BANDS].tolist() + analysis.fingerprints.tolist()}
+            posted_under = numbers(analysis.band_keys)[:BANDS].tolist() + numbers(analysis.fingerprints).tolist()
+            expected = set(map(mixed, posted_under))
             missing = expected - text_keys.get(int.from_bytes(number, "big"), set())
             assert all(texts_of_key[key] >= BUCKET_LIMIT for key in missing)
             posted += 1
@@ -199,11 +201,11 @@ def test_a_reader_of_the_page_alone_reads_every_posting_of_a_run(keys: int, text
     drawn = {(source.getrandbits(40), source.randrange(texts)) for _ in range(keys)}
     drawn |= {(7 << 20, place) for place in range(min(texts, 60))}
     postings = np.array(sorted(key << 24 | place for key, place in drawn), np.uint64)
-    numbers = np.array(sorted(source.sample(range(1, 2**48), texts)), np.uint64)
-    raw = run_bytes(postings, numbers).tobytes()
+    named = np.array(sorted(source.sample(range(1, 2**48), texts)), np.uint64)
+    raw = run_bytes(postings, named).tobytes()
     found = list(read_store.read_run(raw, 0, 1))
     assert len(found) == len(drawn)
-    assert set(found) == {(int(numbers[place]), key) for key, place in drawn}
+    assert set(found) == {(int(named[place]), key) for key, place in drawn}
 
 
 def test_a_reader_of_the_page_alone_refuses_every_flipped_byte_of_a_record() -> None:
