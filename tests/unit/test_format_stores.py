@@ -26,7 +26,7 @@ from tests.made_runs import run_bytes
 from tests.queries import numbers
 from tests.reference import read_store
 from tests.reference.read_store import StoreReader
-from tests.stores import contents, records_of
+from tests.stores import Contents, contents, records_of
 
 NAMES = kept_names()
 """Of all kept stores."""
@@ -148,12 +148,12 @@ READ = [name for name in NAMES if name not in REPAIRED]
 @pytest.mark.parametrize("pair", READ, indirect=True)
 def test_a_reader_of_the_page_alone_sees_every_cell(pair: tuple[StoreReader, DocumentStore]) -> None:
     reader, store = pair
-    found = {
-        (row_key, *place): value
-        for row_key, cells in reader.rows("pages")
-        for place, value in reader.view(cells).items()
-    }
-    assert found == contents(store)
+    assert shown_cells(reader) == contents(store)
+
+
+def shown_cells(reader: StoreReader) -> Contents:
+    rows = reader.rows("pages")
+    return {(row_key, *place): value for row_key, cells in rows for place, value in reader.view(cells).items()}
 
 
 @pytest.mark.parametrize("pair", READ, indirect=True)
@@ -287,3 +287,18 @@ def test_the_list_of_header_words_is_that_of_the_code() -> None:
 def test_the_second_reader_imports_nothing_of_docstore() -> None:
     source = Path(read_store.__file__).read_text()
     assert "docstore" not in re.findall(r"^(?:from|import) (\w+)", source, re.M)
+
+
+@pytest.mark.parametrize("name", [name for name in STORES if name not in REPAIRED])
+def test_a_reader_of_the_page_alone_reads_what_todays_code_writes(name: str, tmp_path: Path) -> None:
+    """The kept stores are read by today's code; these, which it has just written, by the rules of the page."""
+    (tmp_path / "made").mkdir()
+    STORES[name](tmp_path / "made" / "store")
+    path = lay_out_store(tmp_path / "made" / "store", tmp_path / "store")
+    with StoreReader(path, NOW) as reader, opened(path) as store:
+        assert shown_cells(reader) == contents(store)
+        assert all(list(reader.records(number)) for number in reader.segments())
+    asked_twice(path)
+    with StoreReader(path, NOW) as reader, opened(path) as store:
+        assert shown_cells(reader) == contents(store)
+        assert sorted(reader.text_keys()) and reader.counters()["totals"] == store.stats()["totals"]
