@@ -90,6 +90,7 @@ GROUPS = {
         Command("backup", "copy an open store into a folder", STORES, "docstore.cli.stores"),
         Command("restore", "make a store from a backup", STORES, "docstore.cli.stores"),
         Command("copy", "copy a store into another one", STORES, "docstore.cli.stores"),
+        Command("upgrade", "bring a store of an older docstore up to date", STORES, "docstore.cli.upkeep"),
     ),
     "serve": (Command("serve", "let many processes use a store over HTTP", STORES, "docstore.cli.stores"),),
     "more": (Command("completion", "print a completion script for a shell", ARGUMENTS, ARGUMENTS),),
@@ -109,7 +110,7 @@ COMMANDS = (*(command for group in GROUPS.values() for command in group), *TOOLS
 
 HELP_FOOTER = """\
 exit codes:
-  0 done   1 nothing found   2 wrong call   3 store missing or in use   4 newer format   5 damaged
+  0 done   1 nothing found   2 wrong call   3 store missing or in use   4 other format   5 damaged
   6 disk full or I/O   7 maybe applied, run it again   8 done, records skipped   130 interrupted
 
 `docstore COMMAND --help` shows a command's options with examples.

@@ -677,6 +677,26 @@ def add_rebuild_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_store(parser, "{replaced, copied, segments} as one JSON object")
 
 
+# --- docstore upgrade
+
+UPGRADE_DESCRIPTION = """\
+Bring a store that an older docstore wrote up to date, in place.  Copy its folder
+first.  No command opens the store until this is done; if it is stopped, run it
+again.  This docstore reads and writes format 1, the first one, so there is
+nothing to upgrade yet."""
+
+UPGRADE_EXAMPLES = """\
+docstore upgrade --dry-run
+docstore upgrade --store crawl-2024 --json
+"""
+
+
+def add_upgrade_arguments(parser: argparse.ArgumentParser) -> None:
+    declare(parser, "--dry-run", "say what would be done, and change nothing")
+    arguments.add_progress(parser)
+    arguments.add_store(parser, "{from_format, to_format, steps, dry_run} as one JSON object")
+
+
 LOOPBACK = "127.0.0.1"
 
 

@@ -1,4 +1,4 @@
-"""The commands `check`, `compact`, `tool salvage` and `tool rebuild`, which maintain a store.
+"""The commands `check`, `compact`, `upgrade`, `tool salvage` and `tool rebuild`, which maintain a store.
 
 They read the arguments, call the store, and print what it found or did.  What is damaged changes the exit code.
 """
@@ -218,4 +218,23 @@ def run_rebuild(args: argparse.Namespace) -> int:
         f"rebuilt; {report.replaced} replaced files are in engine/lost/; {report.copied} rows of the schema and "
         f"{report.segments} rows of segments were made again; now run `docstore check`",
     )
+    return EXIT_OK
+
+
+# --- docstore upgrade
+
+
+def run_upgrade(args: argparse.Namespace) -> int:
+    from docstore.tablets.upgrade import upgrade
+
+    refuse_other_backend(args.store, "an upgrade is of the files of a store")
+    with ExitStack() as stack:
+        show = output.progress_of_stages(args, stack)
+        report = upgrade(Path(args.store), dry_run=args.dry_run, memory=args.memory, on_progress=show)
+    if not report.steps:
+        shown = f"nothing to do: {args.store} has format {report.to_format}, the newest that this docstore knows"
+    else:
+        what = "would be upgraded" if report.dry_run else "is upgraded"
+        shown = f"{args.store} {what} from format {report.from_format} to {report.to_format}: {'; '.join(report.steps)}"
+    output.answer(args, report.asdict(), shown)
     return EXIT_OK

@@ -42,8 +42,7 @@ REASON_WORDS: Final = {
     "crowded": "its index buckets are full, so candidates may be missing; a sweep decides",
     "status": "no 2xx status, so its text was not compared",
     "title_mismatch": "a host has this text under contradicting titles",
-    "doubtful_text": "few words of the title are in its main text, which may be a menu or a notice; "
-    "`docstore get --explain URL` shows why",
+    "doubtful_text": "few words of the title are in its main text, which may be a menu: `docstore get --explain URL`",
 }
 """What a reason of a verdict means, for people."""
 

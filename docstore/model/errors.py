@@ -5,7 +5,7 @@ A class exists only if the caller would act differently.  Absence is ``None``, n
     DocstoreError                       exit  what the caller does
     +- InvalidArgument (ValueError)     2     fix the call
     +- StoreUnavailable                 3     missing, locked, forked or closed: open, wait, or create
-    +- UnsupportedFormat                4     use a newer docstore, or migrate; names both versions
+    +- UnsupportedFormat                4     use a newer docstore, or run `docstore upgrade`
     +- CorruptionError                  5     run `docstore check`; carries path, offset, expected, found
     +- StorageError (OSError)           6     disk full or I/O: not applied; free space, write again
     +- CommitUnknown                    7     maybe applied: do the same write again, it is idempotent

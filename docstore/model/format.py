@@ -1,16 +1,20 @@
 """Every number, tag and layout that reaches disk: constants only.
 
-``docs/format.md`` explains each of these; one test compares the two, another pins every number.  Until release 1.0
-numbers may change with FORMAT_VERSION; stores of other versions are refused.  All integers are little-endian unless
-stated otherwise; inside ordered keys they are big-endian, because bytes then sort as numbers do.
+``docs/format.md`` explains each of these; one test compares the two, another reads stores with a reader that knows only
+that page.  Format 1 is frozen: every later docstore opens its stores, or upgrades them (`tablets/upgrade.py`).  So no
+number here changes its meaning.  A change adds a number, and raises FORMAT_VERSION if older docstores must not open the
+store.  All integers are little-endian unless stated otherwise; inside ordered keys they are big-endian, because bytes
+then sort as numbers do.
 """
 
 from __future__ import annotations
 
 # --- the store ---
 
-FORMAT_VERSION = 6
-"""Version of the whole store directory; a higher one is refused with UnsupportedFormat."""
+FORMAT_VERSION = 1
+"""Version of the whole store directory; every other one is refused with UnsupportedFormat, which names the way out."""
+FORMAT_READER = "1.0"
+"""The first docstore version that reads FORMAT_VERSION; FORMAT names it for older ones."""
 
 FORMAT_FILE = "FORMAT"
 LOCK_FILE = "LOCK"
@@ -24,9 +28,13 @@ RESERVE_FILE = "RESERVE"
 """Zeros: reserved space for deletes and compaction on a full disk; may be removed at any time."""
 INDEX_DIRECTORY = "index"
 
-FORMAT_MAGIC = b"docstore format "
-"""The FORMAT file is this and the version in decimal; in the next line, in hex, msgpack of the values of SCHEMA_ROW,
-IDENTITY_ROW and BAND_SECRET_ROW (b"" for none); in the last line, in hex, the CRC-32 of all before its newline."""
+FORMAT_MAGIC = b"docstore store format "
+"""The first line of the FORMAT file is this and the version in decimal; then ", docstore " and the first docstore
+version that opens the store; then, only while an upgrade is unfinished, ", upgrade to " and its version.  In the next
+line, in hex, is the msgpack of the values of SCHEMA_ROW, IDENTITY_ROW and BAND_SECRET_ROW (b"" for none); in the last
+line, in hex, the CRC-32 of all before its newline."""
+FORMAT_MAGIC_OF_DEVELOPMENT = b"docstore format "
+"""FORMAT of development versions begins with this; their stores are refused."""
 
 # --- tables of the engine: one byte before every key ---
 

@@ -30,6 +30,7 @@ from collections.abc import AsyncIterator, Callable
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 from itemadapter import ItemAdapter
 from scrapy import Request, Spider, signals
@@ -62,7 +63,7 @@ FOLLOW = "docstore_follow"
 """In the meta of a request: True follows all links of its page; False follows none if the page repeats another."""
 
 
-MAX_REDIRECTS_WAITING = 100
+MAX_PAGES_WAITING = 100
 _SHAPES = ReadSpec(families=("anchor",), qualifier_prefix=b"links:", versions=1, cell_limit=MAX_SHAPES)
 """Cells of the row of `_shapes_row`: a shape without its host, and its last state."""
 _TIMES = ReadSpec(families=(capture.VERDICT[0],), qualifier_prefix=capture.VERDICT[1], keys_only=True)
@@ -103,8 +104,9 @@ class StoreMiddleware:
         self._hosts: set[str] = set()
         """Hosts whose closed shapes were read."""
         self._start = self._options.crawl_start or now_micros()
-        self._redirects: list[Page] = []
-        """Redirects that are written with the next page; guarded by the event loop."""
+        self._late: list[Page] = []
+        """Redirects, and pages whose callback failed: written with the next page.  Guarded by the event loop."""
+        self._written: WeakSet[Response] = WeakSet()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -131,28 +133,38 @@ class StoreMiddleware:
         handled = (*getattr(spider, "handle_httpstatus_list", ()), *request.meta.get("handle_httpstatus_list", ()))
         is_followed = self._crawler.settings.getbool("REDIRECT_ENABLED") and not request.meta.get("dont_redirect")
         target = redirect_target(response)
-        if target and is_followed and response.status not in handled and not request.meta.get("handle_httpstatus_all"):
-            if request.method == "GET" and request.meta.get("docstore_store", True) is not False:
-                page = Page(request.url, b"", response.status, (("Location", target),), now_micros())
-                self._redirects.append(page)
-            if len(self._redirects) >= MAX_REDIRECTS_WAITING:
-                self._put_redirects(self._waiting())
+        is_handled = response.status in handled or request.meta.get("handle_httpstatus_all")
+        is_wanted = request.method == "GET" and request.meta.get("docstore_store", True) is not False
+        if target and is_followed and not is_handled and is_wanted:
+            self._put_late(Page(request.url, b"", response.status, (("Location", target),), now_micros()))
+
+    def process_spider_exception(self, response: Response, exception: Exception) -> None:
+        """Write the page of a callback that is no generator and raised: Scrapy then asks for no output."""
+        if response not in self._written:
+            page = page_of(response, self._options.error_statuses)
+            if isinstance(page, Page):
+                self._put_late(page)
+
+    def _put_late(self, page: Page) -> None:
+        self._late.append(page)
+        if len(self._late) >= MAX_PAGES_WAITING:
+            self._put_waiting(self._waiting())
 
     def _waiting(self) -> list[Page]:
-        redirects, self._redirects = self._redirects, []
-        return redirects
+        pages, self._late = self._late, []
+        return pages
 
-    def _put_redirects(self, redirects: list[Page]) -> None:
-        for redirect in redirects:
+    def _put_waiting(self, pages: list[Page]) -> None:
+        for page in pages:
             try:
-                self._put(redirect)
-                self._count("redirects")
+                self._put(page)
+                self._count("redirects" if 300 <= page.status < 400 else "pages")
             except Exception as error:  # the crawl goes on
-                self._report(error, f"{redirect.url} is not stored")
+                self._report(error, f"{page.url} is not stored")
 
     def spider_idle(self, spider: Spider) -> None:
         """Follow some held links, so that the crawl does not end without them."""
-        self._put_redirects(self._waiting())
+        self._put_waiting(self._waiting())
         released = self._gate.release()
         if not released or self._crawler.engine is None:
             return
@@ -163,13 +175,14 @@ class StoreMiddleware:
 
     def engine_stopped(self) -> None:
         """Release the store; called last, after the pipelines are closed."""
-        self._put_redirects(self._waiting())
+        self._put_waiting(self._waiting())
         if self._gate.held:
             self._count("links_held_at_end", self._gate.held)
         release(self._options)
 
     async def process_spider_output(self, response: Response, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Write the page before the spider's callback runs, then yield the callback's items and links."""
+        """Write the page, before the spider's callback runs if that is a generator; then yield its items and links."""
+        self._written.add(response)
         written = await self._store_page(response)
         for request in await self._learn(response, written):
             yield request
@@ -197,7 +210,7 @@ class StoreMiddleware:
                 self._count(f"skipped/{page}")
                 if page != CACHED:
                     return PageResult()
-            await _run_in_thread(self._put_redirects, self._waiting())
+            await _run_in_thread(self._put_waiting, self._waiting())
             written = await _run_in_thread(self._write, response, page)
         except Exception as error:  # no failure may lose the callback's links and items
             self._report(error, f"{response.url} is not stored")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgpack
 
@@ -34,26 +34,15 @@ def _check_known(what: str, found: Iterable[str], known: Sequence[str]) -> None:
             )
 
 
-def _drop_checksum(fields: dict[str, Any]) -> None:
-    """Older schemas name the checksum of bodies, which is always BLAKE3 now."""
-    checksum = fields.pop("checksum", "blake3")
-    if checksum != "blake3":
-        raise UnsupportedFormat(
-            f"the store identifies bodies by {checksum}, this docstore only by blake3: run `docstore export` with the "
-            "docstore that made the store, then `docstore ingest --create` with this one"
-        )
-
-
 def decode_schema(value: bytes) -> Schema:
     """Decode a schema.
 
     Raises:
         CorruptionError: not a schema.
-        UnsupportedFormat: it has a field or word that only a newer docstore knows, or another checksum than BLAKE3.
+        UnsupportedFormat: it has a field or word that only a newer docstore knows.
     """
     try:
         fields = msgpack.unpackb(value)
-        _drop_checksum(fields)
         _check_known("field", fields, Schema._fields)
         pairs = fields.pop("policies")
         _check_known("verdict", [kind for kind, _ in pairs], list(VerdictKind))

@@ -17,9 +17,6 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
-
-import msgpack
 
 from docstore.model.capture import BODY, MAIN
 from docstore.model.choices import Durability
@@ -29,7 +26,6 @@ from docstore.model.errors import (
     InvalidArgument,
     StorageError,
     StoreUnavailable,
-    UnsupportedFormat,
 )
 from docstore.model.format import (
     BAND_SECRET_BYTES,
@@ -37,7 +33,6 @@ from docstore.model.format import (
     DICTIONARY_DIRECTORY,
     ENGINE_DIRECTORY,
     FORMAT_FILE,
-    FORMAT_MAGIC,
     FORMAT_VERSION,
     IDENTITY_BYTES,
     IDENTITY_ROW,
@@ -73,6 +68,7 @@ from docstore.tablets.commit import LocalCommitter
 from docstore.tablets.dictionaries import DictionaryFiles, ScopeRows, SiteDictionaries
 from docstore.tablets.engines.background import refuse_after_fork
 from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.format_file import REBUILD, check_format, decode_format, encode_format
 from docstore.tablets.leftovers import list_set_aside, records_of
 from docstore.tablets.losses import acknowledge, drop_lost, losses, record_lost_commits
 from docstore.tablets.manifest import Manifest
@@ -91,7 +87,6 @@ if TYPE_CHECKING:
 SALVAGE = "take what you need with `docstore tool salvage`, then remove the file"
 SALVAGE_IN_PLACE = "take what you need with `docstore tool salvage`; an open that may write sets them aside"
 SALVAGE_ROWS = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
-REBUILD = "restore a backup, or run `docstore tool rebuild`"
 
 PUT_BACK = (
     "no page was dropped: put the whole file back; or read the other pages with --read-only, restore a backup, or give "
@@ -361,7 +356,7 @@ class StoreDirectory:
             memory: that it may hold; None for the default.
         Raises:
             StoreUnavailable: there is none, or another process holds it.
-            UnsupportedFormat: written by a newer docstore.
+            UnsupportedFormat: it has another format, or its upgrade is unfinished.
             CorruptionError: parts of the store are missing or damaged.
             InvalidArgument: the schema differs from the store's own, or the folder of a new store is not empty.
         """
@@ -408,7 +403,7 @@ class StoreDirectory:
             values = LocalValues(value_log, ValueCodec(memory=shares), dictionaries, base_rows.stored_value, shares)
             reserve.take_back()
             if is_new:  # last, so that a crash during creation leaves no store
-                content = encode_format(encode_schema(stored), identity, band_secret)
+                content = encode_format((encode_schema(stored), identity, band_secret))
                 self._files.replace_whole(self._path / FORMAT_FILE, content)
             undo.pop_all()
         listed = [*list_set_aside(self._files, aside), *recovery.in_place]
@@ -552,44 +547,6 @@ class StoreDirectory:
             rows.insert(0, RowMutations("meta", BAND_SECRET_ROW, [secret]))
         engine.mutate_rows(rows, Durability.SYNC)
         return made
-
-
-def encode_format(schema: bytes, identity: bytes, band_secret: bytes) -> bytes:
-    """The content of FORMAT: the version, and a copy of three rows, so that a damaged block does not lose them."""
-    content = FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION + msgpack.packb((schema, identity, band_secret)).hex().encode()
-    return b"%s\n%08x\n" % (content, crc32(content))
-
-
-def check_format(content: bytes, folder: Path) -> None:
-    """Check the version in the content of FORMAT.
-
-    Raises:
-        CorruptionError: it has no version.
-        UnsupportedFormat: the store has another version.
-    """
-    version = content.removeprefix(FORMAT_MAGIC).partition(b"\n")[0]
-    if not content.startswith(FORMAT_MAGIC) or not version.isdigit():
-        raise CorruptionError(
-            "the FORMAT file is damaged",
-            path=str(folder / FORMAT_FILE),
-            expected="a version",
-            found=repr(content[:40]),
-            remedy=REBUILD,
-        )
-    if int(version) != FORMAT_VERSION:
-        raise UnsupportedFormat(
-            f"{folder} has format version {int(version)}, this docstore reads {FORMAT_VERSION}; "
-            "open it with the docstore version that wrote it"
-        )
-
-
-def decode_format(content: bytes) -> list[bytes] | None:
-    """The values of the rows that FORMAT has a copy of; None if it is damaged."""
-    head, _, checksum = content.rstrip(b"\n").rpartition(b"\n")
-    if checksum != b"%08x" % crc32(head):
-        return None
-    values: list[bytes] = msgpack.unpackb(bytes.fromhex(head.rpartition(b"\n")[2].decode()))
-    return values
 
 
 def _recover(

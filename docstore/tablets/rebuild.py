@@ -46,7 +46,8 @@ from docstore.storage.table import PAGES
 from docstore.storage.values import parse_cell_value
 from docstore.tablets.engines.background import refuse_after_fork
 from docstore.tablets.engines.leveldb import LevelDBEngine, rebuild_leveldb
-from docstore.tablets.layout import SALVAGE_ROWS, check_format, decode_format, encode_format
+from docstore.tablets.format_file import check_format, decode_format, encode_format
+from docstore.tablets.layout import SALVAGE_ROWS
 from docstore.tablets.losses import rebuilt
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import decode_ref
@@ -119,7 +120,7 @@ def rebuild(folder: Path) -> RebuildReport:
             report.segments = _cover_refs(engine, ValueLog(files, folder / SEGMENT_DIRECTORY), files)
         finally:
             engine.close()
-        files.replace_whole(path, encode_format(*values))
+        files.replace_whole(path, encode_format(values))
         old.unlink(missing_ok=True)
     finally:
         lock.release()

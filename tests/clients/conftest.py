@@ -32,6 +32,8 @@ VERSIONS = {
     "cdx_toolkit": "cdx_toolkit==0.9.39",
     "memento_client": "memento_client==0.6.1",
     "playwright": "playwright==1.65.2",
+    "scrapy-playwright": "scrapy-playwright==0.0.48",
+    "crawlee": "crawlee[parsel]==1.11.0",
     "mcp": "mcp==2.3.0",
     "presidio": "presidio-analyzer==2.2.366 presidio-anonymizer==2.2.366",
     "datatrove": "datatrove==0.10.1 regex orjson",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -55,6 +57,84 @@ def test_playwright_writes_pages_through_the_client(environment: Callable[[str],
         document = served.store.get(origin)
         assert document is not None and document.body is not None
         assert document.body.startswith(b"<html>") and SAME.split(b"\n")[0] in document.body
+
+
+SPIDER = """
+import sys
+import scrapy
+
+class Drawn(scrapy.Spider):
+    name = "drawn"
+    handler = "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"
+    custom_settings = {
+        "ADDONS": {"docstore.scrapy.Docstore": 500},
+        "DOCSTORE_STORE": "webtable",
+        "DOWNLOAD_HANDLERS": {"http": handler, "https": handler},
+        "TWISTED_REACTOR": "twisted.internet.asyncioreactor.AsyncioSelectorReactor",
+        "PLAYWRIGHT_LAUNCH_OPTIONS": {"executable_path": "%s", "args": ["--no-sandbox"]},
+    }
+
+    async def start(self):
+        yield scrapy.Request("%s", meta={"playwright": True})
+
+    def parse(self, response):
+        pass
+"""
+
+
+@pytest.mark.skipif(program() is None, reason="no Chromium is installed")
+def test_scrapy_playwright_stores_what_the_browser_shows(
+    environment: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    pytest.importorskip("scrapy", reason="scrapy is not installed: pip install '.[scrapy]'")
+    [packages] = environment("scrapy-playwright").folder.glob("lib/python*/site-packages")
+    with living_site() as origin:
+        (tmp_path / "spider.py").write_text(SPIDER % (program(), origin), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "scrapy", "runspider", "spider.py"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), *filter(None, sys.path), str(packages)))},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS,
+        )
+    with docstore.open(tmp_path / "webtable") as store:
+        page = store.get(origin)
+        assert page is not None, done.stderr[-3000:]
+        assert page.body is not None and page.body.startswith(b"<html>")
+
+
+@pytest.mark.parametrize("example", ["crawlee_example.py", "crawlee_storage_example.py"])
+def test_crawlee_keeps_its_pages_in_a_store(
+    environment: Callable[[str], Environment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str
+) -> None:
+    installed = environment("crawlee")
+    monkeypatch.chdir(tmp_path)
+    with living_site() as origin:
+        for _ in range(2):
+            run(example, installed, origin)
+        with docstore.open(tmp_path / "webtable") as store:
+            verdicts = [page.newest.verdict for page in store.history(origin)]
+            assert [verdict and verdict.previous for verdict in verdicts] == ["same_bytes", "none"]
+
+
+def test_browsertrix_is_given_the_digests_of_bodies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file was tried with the indexer and the crawler of Browsertrix Crawler 1.14.1, which Node.js 22 runs."""
+    monkeypatch.chdir(tmp_path)
+    with docstore.open("webtable", create=True) as store:
+        ingest(store, [SAMPLE])
+    command = [sys.executable, str(EXAMPLES / "browsertrix_dedupe.py"), "webtable", "known.wacz"]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=RUN_SECONDS)
+    with ZipFile("known.wacz") as wacz:
+        lines = wacz.read("indexes/index.cdxj").decode().splitlines()
+    assert len(lines) > 170
+    with docstore.open("webtable") as store:
+        for line in lines:
+            url, date, fields = line.split(" ", 2)
+            page = store.get(url)
+            assert page is not None and page.body is not None and len(date) == 14
+            assert json.loads(fields)["digest"] == "sha256:" + hashlib.sha256(page.body).hexdigest()
 
 
 ASK = """

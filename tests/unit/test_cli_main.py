@@ -12,6 +12,8 @@ from cli_case import Terminal
 
 import docstore
 from docstore.cli.main import COMMANDS, TOOLS, main
+from docstore.model.format import FORMAT_VERSION
+from docstore.tablets.format_file import FormatHead, decode_format, encode_format
 from docstore.version import __version__
 
 DOCSTORE = [sys.executable, "-m", "docstore.cli"]
@@ -104,12 +106,46 @@ def test_errors_name_options_of_the_terminal(run: Terminal) -> None:
     assert "--similar-threshold 0.9 is above --near-threshold 0.8" in wrong.err
 
 
-def test_a_newer_store_is_exit_4(run: Terminal) -> None:
+def test_a_newer_store_is_exit_4_and_names_the_docstore_that_reads_it(run: Terminal) -> None:
     run("init")
-    (run.store / "FORMAT").write_bytes(b"docstore format 999\n")
+    write_head(run.store, FormatHead(FORMAT_VERSION + 1, "7.3"))
     answer = run("get", "https://a.example/")
     assert answer.code == 4
-    assert "999" in answer.err
+    assert f"format {FORMAT_VERSION + 1}" in answer.err and "docstore 7.3 or later" in answer.err
+
+
+def test_a_half_upgraded_store_is_exit_4_and_names_the_docstore_that_ends_its_upgrade(run: Terminal) -> None:
+    run("init")
+    write_head(run.store, FormatHead(FORMAT_VERSION, "7.3", FORMAT_VERSION + 1))
+    for words in (["get", "https://a.example/"], ["tool", "rebuild"]):
+        answer = run(*words)
+        assert answer.code == 4
+        assert "unfinished upgrade" in answer.err and "docstore 7.3 or later" in answer.err
+    assert (run.store / "FORMAT").exists()
+
+
+def test_a_store_of_a_development_version_is_exit_4_and_says_what_to_do(run: Terminal) -> None:
+    run("init")
+    (run.store / "FORMAT").write_bytes(b"docstore format 6\n93c4\n5d2f7a10\n")
+    answer = run("get", "https://a.example/")
+    assert answer.code == 4
+    assert "docstore export --versions all" in answer.err and "docstore ingest --create" in answer.err
+
+
+def test_a_damaged_number_of_the_format_is_damage_and_no_newer_format(run: Terminal) -> None:
+    run("init")
+    path = run.store / "FORMAT"
+    raw = path.read_bytes()
+    path.write_bytes(raw.replace(b"format %d," % FORMAT_VERSION, b"format 7,", 1))
+    assert path.read_bytes() != raw
+    assert run("get", "https://a.example/").code == 5
+
+
+def write_head(store: Path, head: FormatHead) -> None:
+    """Replace the first line of FORMAT."""
+    rows = decode_format((store / "FORMAT").read_bytes())
+    assert rows is not None
+    (store / "FORMAT").write_bytes(encode_format(rows, head))
 
 
 def test_a_damaged_store_is_exit_5(run: Terminal) -> None:

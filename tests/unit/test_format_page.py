@@ -111,7 +111,7 @@ def test_numbers_in_the_tables_are_those_of_the_code() -> None:
         value = getattr(disk, name)
         if not isinstance(value, dict):
             assert (bytes((value,)) if isinstance(value, int) else value) == bytes.fromhex(hexadecimal), name
-    assert f'"docstore format {disk.FORMAT_VERSION}\\n"' in PAGE
+    assert f'"{disk.FORMAT_MAGIC.decode()}{disk.FORMAT_VERSION}, docstore {disk.FORMAT_READER}\\n"' in PAGE
     versions = re.findall(r"`([A-Z_]*FORMAT_VERSION)` (\d+)", PAGE)
     assert len(versions) == 6
     for name, number in versions:

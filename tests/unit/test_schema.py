@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import docstore
-from docstore import ColumnFamily, GCPolicy, InvalidArgument, Page, Policy, Schema, UnsupportedFormat, VerdictKind
+from docstore import ColumnFamily, GCPolicy, InvalidArgument, Page, Policy, Schema, VerdictKind
 from docstore.cli.main import main
-from docstore.reports.check import check
 from docstore.store import DocumentStore
-from docstore.sweep.reindex import reindex
 
 EXACT_REJECTED = ((VerdictKind.EXACT, Policy.REJECT_ANY),)
 BODY = b"<p>the same bytes under two URLs"
@@ -149,39 +146,3 @@ def test_init_refuses_what_no_store_can_declare(
     assert main(["init", "--store", str(tmp_path / "s"), *words]) == InvalidArgument.exit_code
     assert "docstore: error:" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()
-
-
-# --- stores of three pages, made when a schema named the checksum of bodies
-
-STORES = Path(__file__).parent.parent / "fixtures" / "stores"
-
-
-def unpack_store(checksum: str, folder: Path) -> Path:
-    with tarfile.open(STORES / f"checksum-{checksum}.tar.xz") as packed:
-        packed.extractall(folder, filter="data")
-    return folder / f"old-{checksum}"
-
-
-def test_a_store_whose_schema_names_blake3_opens_and_takes_pages_after_reindex(tmp_path: Path) -> None:
-    """Its texts are of the scheme before, too."""
-    with docstore.open(unpack_store("blake3", tmp_path)) as store:
-        assert store.schema == Schema()
-        kinds = [(document.url, document.verdict.kind) for document in map(store.get, store.urls())]  # type: ignore[union-attr]
-        assert kinds == [
-            ("https://a.example/", VerdictKind.NEW),
-            ("https://b.example/", VerdictKind.EXACT),
-            ("https://c.example/", VerdictKind.NEW),
-        ]
-        again = store.get("https://a.example/")
-        assert again is not None
-        with pytest.raises(UnsupportedFormat, match="reindex"):
-            store.put_page("https://d.example/", again.body, headers={"Content-Type": "text/html"})
-        reindex(store)
-        assert list(check(store.backend)) == []
-        verdict = store.put_page("https://d.example/", again.body, headers={"Content-Type": "text/html"}).verdict
-        assert (verdict.kind, verdict.of_url) == (VerdictKind.EXACT, "https://a.example/")
-
-
-def test_a_store_with_another_checksum_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedFormat, match=r"bodies by sha256.*docstore export.*docstore ingest --create"):
-        docstore.open(unpack_store("sha256", tmp_path))

@@ -85,3 +85,42 @@ def test_redirects_to_pages_that_are_fetched_already_are_captures(tmp_path: Path
                 assert old.newest.header("location") == f"{served.url}page/{number}"
             assert store.get(f"{served.url}loop/a").status == 302  # type: ignore[union-attr]
     assert ran["stats"]["docstore/redirects"] >= pages + 1
+
+
+FAILING = """
+import scrapy
+
+class Failing(scrapy.Spider):
+    name = "failing"
+    start_urls = ["{url}plain"]
+    custom_settings = {{"ADDONS": {{"docstore.scrapy.Docstore": 500}}, "DOCSTORE_STORE": "store"}}
+
+    def start_requests(self):
+        yield scrapy.Request("{url}plain", self.plain)
+        yield scrapy.Request("{url}generator", self.generator)
+
+    async def start(self):
+        for request in self.start_requests():
+            yield request
+
+    def plain(self, response):
+        raise ValueError(response.url)
+
+    def generator(self, response):
+        yield {{"url": response.url}}
+        raise ValueError(response.url)
+"""
+
+
+def test_a_page_is_stored_once_if_its_callback_fails(tmp_path: Path) -> None:
+    def site(path: str, _query: Mapping[str, str]) -> sites.Answer:
+        return sites.page(f"{sites.REAL}{path}", sites.sentences(path, 30), {})
+
+    with sites.serve(site) as served:
+        (tmp_path / "spider.py").write_text(FAILING.format(url=served.url), encoding="utf-8")
+        command = [sys.executable, "-m", "scrapy", "runspider", "spider.py"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
+        assert done.stderr.count("ValueError: http") == 2
+        with docstore.open(tmp_path / "store") as store:
+            for name in ("plain", "generator"):
+                assert len(store.history(f"{served.url}{name}")) == 1, name

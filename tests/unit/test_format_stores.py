@@ -1,0 +1,231 @@
+"""Stores that are kept from the first docstore of their format open, answer, take pages and compact as they did."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from docstore.dedup.index import BUCKET_LIMIT
+from docstore.model import capture, keys
+from docstore.model.analysis import BANDS
+from docstore.model.format import CODEC_ZSTD_BODY, HEADER_NAMES, HEADER_VALUES, RUN_KEY_BITS
+from docstore.reading.index import kernel_of
+from docstore.store import DocumentStore
+from docstore.tablets.record import Record, encode_record
+from tests import format_stores
+from tests.format_stores import HALF_DONE, NOW, POWER_LOSS, STORES, asked_twice, opened
+from tests.made_runs import run_bytes
+from tests.queries import numbers
+from tests.reference import read_store
+from tests.reference.read_store import StoreReader
+from tests.stores import contents, records_of
+
+PROTOCOLS = (("killed", HALF_DONE), ("power loss", POWER_LOSS))
+NAMES = [
+    *STORES,
+    *(
+        f"{kind} in {protocol}, {number}"
+        for kind, protocols in PROTOCOLS
+        for protocol, count in protocols.items()
+        for number in range(1, count + 1)
+    ),
+]
+"""Of all kept stores."""
+REPAIRED = {"lost rows", "set aside", *(name for name in NAMES if name.startswith("power loss"))}
+"""Stores whose open drops or sets aside what a plain reader of rows stumbles over, or does not see."""
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("stores")
+    return folder, format_stores.unpack(folder)
+
+
+@pytest.fixture
+def copy(kept: tuple[Path, dict[str, Any]], tmp_path: Path) -> Callable[[str], Path]:
+    """Gives a copy of a kept store, to be changed."""
+    return lambda name: Path(shutil.copytree(kept[0] / name, tmp_path / "store"))
+
+
+def test_all_kept_stores_have_answers(kept: tuple[Path, dict[str, Any]]) -> None:
+    assert sorted(kept[1]) == sorted(NAMES)
+    assert all(kept[1][name]["before"]["urls"] for name in NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kept_store_answers_as_it_did_before_and_after_pages_are_written_and_compacted(
+    name: str, kept: tuple[Path, dict[str, Any]], copy: Callable[[str], Path]
+) -> None:
+    found, known = asked_twice(copy(name)), kept[1][name]
+    assert found["written"] == known["written"]
+    for when in ("before", "after"):
+        for question, answer in known[when].items():
+            assert found[when][question] == answer, (when, question)
+    assert found.keys() == known.keys()
+
+
+# --- a reader that knows only docs/format.md
+
+
+@pytest.fixture
+def pair(copy: Callable[[str], Path], request: pytest.FixtureRequest) -> Iterator[tuple[StoreReader, DocumentStore]]:
+    """The second reader of a kept store, and a store that reads the same files."""
+    path = copy(request.param)
+    with StoreReader(path, NOW) as reader, opened(path) as store:
+        yield reader, store
+
+
+READ = [name for name in NAMES if name not in REPAIRED]
+
+
+@pytest.mark.parametrize("pair", READ, indirect=True)
+def test_a_reader_of_the_page_alone_sees_every_cell(pair: tuple[StoreReader, DocumentStore]) -> None:
+    reader, store = pair
+    found = {
+        (row_key, *place): value
+        for row_key, cells in reader.rows("pages")
+        for place, value in reader.view(cells).items()
+    }
+    assert found == contents(store)
+
+
+@pytest.mark.parametrize("pair", READ, indirect=True)
+def test_a_reader_of_the_page_alone_sees_the_pages_as_documents(pair: tuple[StoreReader, DocumentStore]) -> None:
+    reader, store = pair
+    urls = []
+    for row_key, cells in reader.rows("pages"):
+        captures = [one for one in reader.captures(cells) if ("page", b"body") in one.columns]
+        url = read_store.url_of(row_key)
+        assert url == keys.url_of(row_key)
+        if not captures:
+            continue
+        urls.append(url)
+        document = store.get(url, versions=1000)
+        assert document is not None
+        assert [one.timestamp for one in captures] == [one.timestamp for one in document.captures]
+        for one, shown in zip(captures, document.captures, strict=True):
+            values = {qualifier.decode(): value for (_, qualifier), value in one.columns.items()}
+            assert (shown.body or b"") == values["body"]
+            assert (shown.text or "") == values.get("main", b"").decode()
+            assert shown.status == int(values.get("status", b"0"))
+            assert shown.headers == read_store.decode_headers(values.get("headers", b""))
+            if "verdict" in values:
+                assert shown.verdict is not None
+                assert list(shown.verdict) == list(read_store.decode_verdict(values["verdict"]).values())
+            if values.get("simhash"):
+                assert shown.simhash == read_store.decode_simhash(values["simhash"])
+            if "visit" in values:
+                assert capture.decode_visit(values["visit"]) == read_store.decode_visit(values["visit"])
+    assert urls == list(store.urls())
+
+
+@pytest.mark.parametrize("pair", READ, indirect=True)
+def test_a_reader_of_the_page_alone_sees_segments_bases_and_dictionaries(
+    pair: tuple[StoreReader, DocumentStore],
+) -> None:
+    reader, store = pair
+    backend = store.backend
+    rows = {row.number: row for row in backend.manifest.segments()}  # type: ignore[attr-defined]
+    segments = {number: row for number, row in reader.segments().items() if number in rows}
+    assert segments.keys() == rows.keys()
+    for number, row in segments.items():
+        assert (row["state"], row["committed_bytes"]) == (rows[number].state, rows[number].committed_bytes)
+        found = list(reader.records(number))
+        known = records_of(store, number)[: len(found)]
+        for one, other in zip(found, known, strict=True):
+            assert (one.kind, one.codec, one.row_key, one.timestamp) == (other[0], other[5], other[1], other[4])
+            assert (one.related, one.raw_bytes, one.payload) == other[6:]
+            assert one.column in (None, (other[2], other[3]))
+            if one.codec == CODEC_ZSTD_BODY:
+                assert int.from_bytes(one.related, "little") > 0
+    named = {number: names for number, names in reader.names().items() if number in rows}
+    for number, (bases, dictionaries) in named.items():
+        names = backend.manifest.names(number)  # type: ignore[attr-defined]
+        assert (set(bases), set(dictionaries)) == (set(names.bases), set(names.dictionaries))
+        assert [blake for blake in map(reader.dictionary, dictionaries) if not blake] == []
+    assert [reader.base(row_key) for row_key, _ in reader.rows("bodies")].count(b"") == 0
+    tablets = backend.manifest.tablets()  # type: ignore[attr-defined]
+    assert reader.tablets() == [(one.number, one.start, one.raw_bytes) for one in tablets]
+    assert reader.counters()["totals"] == store.stats()["totals"]
+
+
+@pytest.mark.parametrize("pair", READ, indirect=True)
+def test_a_reader_of_the_page_alone_finds_pages_by_their_postings_and_keys(
+    pair: tuple[StoreReader, DocumentStore],
+) -> None:
+    reader, store = pair
+    postings, text_keys = reader.postings(), reader.text_keys()
+    kernel = kernel_of(store.backend)
+    texts_of_key = Counter(key for keys in text_keys.values() for key in keys)
+    posted = 0
+    for row_key, cells in reader.rows("pages"):
+        for one in reader.captures(cells):
+            columns = one.columns
+            if one.kind != 0 or ("page", b"body") not in columns:
+                continue
+            at = one.timestamp, row_key
+            text, number = columns.get(("text", b"main"), b""), columns.get(("dedup", b"text_checksum"), b"")[1:7]
+            analysis = kernel.analyse_text(text.decode())
+            if columns["http", b"status"] != b"200" or analysis.word_count < 50:
+                continue
+            assert at in postings[b"\x07" + number]
+            assert at in postings[b"\x01" + columns["dedup", b"checksum"][:9]]
+            posted_under = numbers(analysis.band_keys)[:BANDS].tolist() + numbers(analysis.fingerprints).tolist()
+            expected = set(map(mixed, posted_under))
+            missing = expected - text_keys.get(int.from_bytes(number, "big"), set())
+            assert all(texts_of_key[key] >= BUCKET_LIMIT for key in missing)
+            posted += 1
+    assert posted
+
+
+def mixed(key: int) -> int:
+    """A key as it is posted: mixed, and cut to its highest bits."""
+    for factor in (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93):
+        key = key * factor % 2**64
+        key ^= key >> 32
+    return key >> 64 - RUN_KEY_BITS
+
+
+@pytest.mark.parametrize(("keys", "texts"), [(0, 1), (1, 1), (40, 9), (3000, 70), (20_000, 40)])
+def test_a_reader_of_the_page_alone_reads_every_posting_of_a_run(keys: int, texts: int) -> None:
+    source = random.Random(keys)
+    drawn = {(source.getrandbits(40), source.randrange(texts)) for _ in range(keys)}
+    drawn |= {(7 << 20, place) for place in range(min(texts, 60))}
+    postings = np.array(sorted(key << 24 | place for key, place in drawn), np.uint64)
+    named = np.array(sorted(source.sample(range(1, 2**48), texts)), np.uint64)
+    raw = run_bytes(postings, named).tobytes()
+    found = list(read_store.read_run(raw, 0, 1))
+    assert len(found) == len(drawn)
+    assert set(found) == {(int(named[place]), key) for key, place in drawn}
+
+
+def test_a_reader_of_the_page_alone_refuses_every_flipped_byte_of_a_record() -> None:
+    record = Record(1, b"com,example)/ http", "page", b"body", 1_700_000_000_123_000, 0, b"", 13, b"Tropical fish")
+    raw = encode_record(record, 7)
+    assert read_store.read_record(raw, 0, 7).payload == record.payload
+    for at in range(len(raw)):
+        damaged = bytearray(raw)
+        damaged[at] ^= 0x10
+        with pytest.raises((read_store.Damage, struct.error, IndexError)):
+            read_store.read_record(bytes(damaged), 0, 7)
+    with pytest.raises(read_store.Damage):
+        read_store.read_record(raw, 0, 8)
+
+
+def test_the_list_of_header_words_is_that_of_the_code() -> None:
+    for kind, words in (("name", HEADER_NAMES), ("value", HEADER_VALUES)):
+        assert read_store.header_words(kind) == dict(enumerate(words, 1))
+
+
+def test_the_second_reader_imports_nothing_of_docstore() -> None:
+    source = Path(read_store.__file__).read_text()
+    assert "docstore" not in re.findall(r"^(?:from|import) (\w+)", source, re.M)
