@@ -363,7 +363,7 @@ class Kernel:
     def analyse_many(self, bodies: list[tuple[bytes, str]], links: bool) -> list[Analysis]:
         """Analyse bodies with their content types.
 
-        A page without text has the message of the panic as `no_text`, or "" if it is no HTML.
+        A page without text has the message of the panic as `no_text`, or "" if Python is to read it.
         """
 
     def with_text(self, page: Analysis, text: Text, entries: bytes, links: bool) -> Analysis:
@@ -397,6 +397,9 @@ class Expression:
 
 def is_html(body: bytes, content_type: str) -> bool:
     """Whether a body is read as HTML, by the rules at the head of `text.readers`."""
+
+def is_text(head: bytes) -> bool:
+    """Whether the head of a body whose type is given is of a text: it has hardly a control character."""
 
 def warnings_bytes(body: bytes) -> int:
     """Length of the messages of PHP that stand before a feed or site map; 0 if there are none."""

@@ -1,4 +1,4 @@
-"""Which reader extracts the text of a body: a table by media type and root element, and the readers of plain formats.
+"""Which reader extracts the text of a body: a table by media type and root element; and Markdown and JSON.
 
 A reader takes a body and its Content-Type and gives a `Text`.  For bad input it raises only `Unreadable`, whose message
 is for the user.  Time is linear in the body; the caller limits the body.
@@ -13,14 +13,15 @@ a feed or site map) selects the reader:
    after a UTF-16 mark), and it begins with ``<`` and a letter or ``!`` (not an SVG image), or with ``<?xml`` and has
    ``<html`` in it: HTML, which is not read here (`is_html`);
 4. an XML type, or ``<?xml`` without a type: `vocabulary`, which knows some roots and those of the user's file;
-5. the type is in `READERS`; no type: plain text.
+5. the type is in `READERS`; type text/plain, or no type: plain text, which is not read here
+   (`native/core/src/kind.rs`).
 
-Plain text, Markdown and JSON have no reader if one in `CONTROLS_SHARE` characters of the head is a control character,
-as in binary files with a wrong type; without a type, if any is.  UTF-16 is known by its mark or by its zero bytes.
+Plain text, Markdown and JSON have no reader if one in 64 characters of the head is a control character, as in binary
+files with a wrong type; without a type, if any is.  UTF-16 is known by its mark or by its zero bytes.
 
-*Plain text*: its lines.  *Markdown*: rules for the common part of CommonMark (headings, lists, quotes, code, links,
-tables, emphasis, front matter) convert it to HTML, which the kernel reads.  This is simpler than a full parser and
-gives the same words, because markup has hardly any.  Indented code is text; nested link brackets stay.
+*Plain text*: its lines, white space folded.  *Markdown*: rules for the common part of CommonMark (headings, lists,
+quotes, code, links, tables, emphasis, front matter) convert it to HTML, which the kernel reads.  This is simpler than a
+full parser and gives the same words, because markup has hardly any.  Indented code is text; nested link brackets stay.
 
 *JSON*: the strings under usual names of content (CONTENT_NAMES), in order, HTML in them as HTML; the title is the first
 string under a name of TITLE_NAMES that is nearest to the root.  JSON without such names has no text.
@@ -52,7 +53,6 @@ TEXT_LIMIT_BYTES: Final = docstore_native.TEXT_LIMIT_BYTES
 MARKDOWN_LIMIT_BYTES: Final = 1 << 20
 """A longer body is read as plain text: Markdown takes some microseconds a character."""
 SHELL_WORDS: Final = 50
-CONTROLS_SHARE: Final = 64
 JSON_LD_LIMIT_BYTES: Final = 1 << 20
 
 _GZIP: Final = b"\x1f\x8b\x08"
@@ -62,7 +62,6 @@ _FIRST_STEP_BYTES: Final = 512
 _LAST_STEP_BYTES: Final = 64 << 10
 _PDF: Final = b"%PDF-"
 _BINARY_STARTS: Final = (_PDF, b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!\x1a")
-_CONTROLS: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 class Unreadable(Exception):
@@ -110,7 +109,7 @@ def decode(body: bytes, content_type: str | None) -> tuple[str, str]:
 
 
 def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | None:
-    """The text of a body that is not HTML; None if it has no reader.
+    """The text of a body that is neither HTML nor plain text; None if it has no reader.
 
     Args:
         body: as fetched.
@@ -137,10 +136,8 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
         from docstore.text.vocabulary import read as read_xml  # lxml is imported only for XML
 
         return read_xml(body, content_type, vocabulary)
-    reader = READERS.get("application/json" if media_type.endswith("+json") else media_type or "text/plain")
-    controls = len(_CONTROLS.findall(head))
-    is_text = controls <= max(1, len(head) // CONTROLS_SHARE) if media_type else not controls
-    return reader(body, content_type) if reader and head.strip() and is_text else None
+    reader = READERS.get("application/json" if media_type.endswith("+json") else media_type)
+    return reader(body, content_type) if reader and docstore_native.is_text(head) else None
 
 
 def _starts_xml(head: bytes) -> bool:
@@ -251,13 +248,7 @@ def _time(year: int, month: int, day: int, hour: int, minute: int, second: int, 
     return midnight + timedelta(hours=hour, minutes=minute, seconds=second - offset_seconds)
 
 
-# --- plain text and Markdown
-
-
-def plain(body: bytes, content_type: str | None) -> Text:
-    """The lines of plain text, white space folded."""
-    encoding, source = decode(body, content_type)
-    return Text(docstore_native.fold_lines(source), encoding)
+# --- Markdown
 
 
 _FRONT_MATTER: Final = re.compile(r"\s*(?P<fence>---|\+\+\+)[ \t]*\n(?P<fields>(?s:.*?))\n(?P=fence)[ \t]*(?:\n|\Z)")
@@ -293,9 +284,9 @@ _KEPT: Final = re.compile("\ue000(\\d+)\ue001")
 
 def markdown(body: bytes, content_type: str | None) -> Text:
     """Text, headings and links of Markdown; title, date and language of its front matter, if there is one."""
-    if len(body) > MARKDOWN_LIMIT_BYTES:
-        return plain(body, content_type)
     encoding, source = decode(body, content_type)
+    if len(body) > MARKDOWN_LIMIT_BYTES:
+        return Text(docstore_native.fold_lines(source), encoding)
     source = source.replace("\r\n", "\n").replace("\r", "\n")
     declared: dict[str, str] = {}
     matter = _FRONT_MATTER.match(source)
@@ -472,7 +463,6 @@ def json_text(body: bytes, content_type: str | None) -> Text | None:
 
 
 READERS: Final[dict[str, Reader]] = {
-    "text/plain": plain,
     "application/json": json_text,
     "text/markdown": markdown,
     "text/x-markdown": markdown,

@@ -107,7 +107,7 @@ def test_a_body_over_which_native_code_panics_is_stored_without_text(
 ) -> None:
     """No input is known that makes it panic, so a stand-in does."""
     monkeypatch.setattr(docstore_native, "Kernel", lambda *_: Panicking())
-    bodies = [(b"good", "text/plain"), (b"bad", "text/html"), (b"worse", "text/plain")]
+    bodies = [(b"good", "text/markdown"), (b"bad", "text/html"), (b"worse", "text/markdown")]
     good, bad, worse = Kernel().analyse_many(bodies)
     assert good.has_text and not bad.has_text and not worse.has_text
     assert bad.no_text == "unreadable: the native kernel panicked: at 7; please report it"

@@ -14,6 +14,7 @@ use crate::scored::{self, Scored};
 use crate::shingle::{self, Sorter};
 use crate::simhash::simhash;
 use crate::sketch::{self, BAND_KEYS, BINS, SKETCH_BYTES};
+use crate::source;
 use crate::tokens::{self, Tags};
 use crate::visible::visible;
 use crate::words::Words;
@@ -65,7 +66,7 @@ pub struct Fingerprints {
     pub runs: Vec<u64>,
 }
 
-/// What is said of one HTML page; may be filled again and again.
+/// What is said of one page; may be filled again and again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// Name of the encoding, in lower case.
@@ -80,9 +81,12 @@ pub struct Page {
 /// What a body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    NotHtml,
+    /// Neither of the others.
+    Other,
     /// The page is filled.
     Html,
+    /// The page is filled: its text is the lines of the body.
+    Plain,
 }
 
 /// Analyses one page after the other.
@@ -123,14 +127,27 @@ impl Analyser {
 
     /// Everything but the body's checksum, in `page`, which is as it was where the body is not read.
     pub fn analyse(&mut self, body: &[u8], content_type: &str, links: bool, page: &mut Page) -> Outcome {
-        if !kind::is_html(body, content_type) {
-            return Outcome::NotHtml;
+        let whole = &body[..body.len().min(TEXT_LIMIT_BYTES)];
+        let (outcome, body) = if kind::is_html(body, content_type) {
+            (Outcome::Html, whole)
+        } else if let Some(plain) = kind::plain(whole, content_type) {
+            (Outcome::Plain, plain)
+        } else {
+            return Outcome::Other;
+        };
+        let (name, text) = charset::decode(body, content_type);
+        if outcome == Outcome::Html {
+            self.read(&text, content_type, links, page);
+        } else {
+            page.declared = Declared::default();
+            self.flow.clear();
+            source::push_lines(&text, &mut self.flow);
+            self.measure(page);
         }
-        let (name, text) = charset::decode(&body[..body.len().min(TEXT_LIMIT_BYTES)], content_type);
-        self.read(&text, content_type, links, page);
+        page.encoding.clear();
         page.encoding.push_str(name.name());
         page.encoding.make_ascii_lowercase();
-        Outcome::Html
+        outcome
     }
 
     /// One page's decoded source.
@@ -147,7 +164,6 @@ impl Analyser {
         assert!(source.len() <= tokens::SOURCE_LIMIT_BYTES, "a source of {} bytes is too long", source.len());
         self.names.clear();
         tokens::split(source, foreign::is_xhtml(source, content_type), &mut self.tags, &mut self.names);
-        page.encoding.clear();
         page.declared = page::read(source, &self.tags, links, &mut self.line);
         let kept = self.left_out.read(source, &mut self.tags);
         page.declared.headings = page::headings(source, kept, &mut self.line);
@@ -156,6 +172,11 @@ impl Analyser {
             Extractor::Combined => combined::combined(source, kept, &mut self.combined, &mut self.flow),
             Extractor::Scored => scored::scored(source, kept, &mut self.scored, &mut self.flow),
         }
+        self.measure(page);
+    }
+
+    /// The text at hand is the page's: it, and its fingerprints.
+    fn measure(&mut self, page: &mut Page) {
         self.words.cut(self.flow.bytes());
         page.main.clear();
         page.main.extend_from_slice(self.flow.bytes());

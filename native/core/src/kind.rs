@@ -1,4 +1,4 @@
-//! The first bytes of a body, and whether it is HTML: the rules at the head of `docstore/text/readers.py`.
+//! The first bytes of a body, and whether it is HTML or plain text: the rules at the head of `docstore/text/readers.py`.
 
 use std::borrow::Cow;
 
@@ -13,6 +13,8 @@ const LIST_ROOTS: [&[u8]; 5] = [b"rss", b"feed", b"rdf", b"urlset", b"sitemapind
 const HEAD_BYTES: usize = 1024;
 const WARNED_ROOTS: [&[u8]; 5] = [b"rss", b"feed", b"rdf:rdf", b"urlset", b"sitemapindex"];
 const WARNINGS_BYTES: usize = 4096;
+/// One control character in so many bytes of the head is one too many.
+const CONTROLS_SHARE: usize = 64;
 
 /// The type without its parameters.
 pub fn media_type(content_type: &str) -> &str {
@@ -31,6 +33,40 @@ pub fn is_html(body: &[u8], content_type: &str) -> bool {
         return false;
     }
     begins_as_html(&head(body), media_type.is_empty(), is_any(&HTML_TYPES))
+}
+
+/// The part of a body whose lines are its text, if it is read as plain text: by its type; or without a type, if it does
+/// not begin as XML.
+pub fn plain<'a>(body: &'a [u8], content_type: &str) -> Option<&'a [u8]> {
+    if BINARY_STARTS.iter().any(|start| body.starts_with(start)) {
+        return None;
+    }
+    let is_untyped = media_type(content_type).is_empty();
+    if !is_untyped && !media_type(content_type).eq_ignore_ascii_case("text/plain") {
+        return None;
+    }
+    let body = &body[warnings_bytes(body)..];
+    let head = head(body);
+    if is_untyped {
+        let root = root(&head).unwrap_or_default();
+        if starts_xml(&head) || LIST_ROOTS.iter().any(|list| root.eq_ignore_ascii_case(list)) {
+            return None;
+        }
+    }
+    is_text(&head, !is_untyped).then_some(body)
+}
+
+/// Whether the head of a body is of a text: it has a character, and no control characters, or if its type is given a few.
+pub fn is_text(head: &[u8], is_typed: bool) -> bool {
+    let controls = head.iter().filter(|byte| matches!(byte, 0..=8 | 0x0e..=0x1a | 0x1c..=0x1f)).count();
+    let most = if is_typed { (head.len() / CONTROLS_SHARE).max(1) } else { 0 };
+    controls <= most && !after_blanks(head).is_empty()
+}
+
+fn starts_xml(head: &[u8]) -> bool {
+    let begin = after_mark(head);
+    let wide = [b"<\0?\0x\0", b"\0<\0?\0x"];
+    begin.len() >= 5 && begin[..5].eq_ignore_ascii_case(b"<?xml") || wide.iter().any(|start| head.starts_with(*start))
 }
 
 /// Length of the messages of PHP that stand before a feed or site map; 0 if there are none.
@@ -127,6 +163,19 @@ fn name_length(name: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_text_is_told_by_its_type_or_by_its_head() {
+        let whole = |body: &'static [u8], kind| plain(body, kind) == Some(body);
+        assert!(whole(b"text", "Text/PLAIN; charset=x") && whole(b"text", "") && whole(b"<p>kept", "text/plain"));
+        assert!(whole(b"a\x01", "text/plain") && !whole(b"a\x01", "") && !whole(b"a\x01\x02", "text/plain"));
+        assert!(whole(b"\xff\xfea\0b\0", "text/plain") && !whole(b" \n", "text/plain") && !whole(b"", ""));
+        assert!(whole(b"<?xml?>", "text/plain") && !whole(b" <?XML?>", "") && !whole(b"\xef\xbb\xbf<urlset>", ""));
+        assert!(!whole(b"PK\x03\x04 zip", "text/plain") && !whole(b"text", "text/css"));
+        let warned = b"Warning: x on line 7\n<rss> a";
+        assert_eq!(plain(warned, "text/plain"), Some(&b"<rss> a"[..]));
+        assert_eq!(plain(warned, ""), None);
+    }
 
     #[test]
     fn bodies_are_html_by_type_or_by_their_head() {

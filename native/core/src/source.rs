@@ -170,10 +170,15 @@ fn without_marks(mut text: &str) -> &str {
 
 /// Lines of a text, white space folded to one space, without empty ones; U+0000 is read as U+FFFD.
 pub fn fold_lines(text: &str) -> String {
-    let text = text.replace('\r', "\n").replace('\0', "\u{fffd}");
     let mut flow = Flow::default();
-    flow.push(text.as_bytes(), 0, text.len(), How::Literal);
+    push_lines(text, &mut flow);
     text_of(&flow)
+}
+
+/// The same, for a flow that has nothing yet.
+pub fn push_lines(text: &str, flow: &mut Flow) {
+    let text = text.replace('\r', "\n").replace('\0', "\u{fffd}");
+    flow.push(text.as_bytes(), 0, text.len(), How::Literal);
 }
 
 fn text_of(flow: &Flow) -> String {

@@ -89,14 +89,14 @@ impl Kernel {
         Ok(page)
     }
 
-    /// One body; a page without text and without a reason is no HTML.
+    /// One body; a page without text and without a reason is for Python to read.
     fn analysed(&self, workshop: &mut Workshop, body: &[u8], content_type: &str, links: bool) -> (Analysed, Vec<Link>) {
         let checksum = [&[SCHEME_BLAKE3_256], &blake3::hash(body).as_bytes()[..]].concat().into();
         let without_text = Analysed { checksum, ..Analysed::default() };
         let Workshop { analyser, page, .. } = workshop;
         let outcome = caught(|| match analyser.analyse(body, content_type, links, page) {
-            Outcome::NotHtml => None,
-            Outcome::Html => {
+            Outcome::Other => None,
+            Outcome::Html | Outcome::Plain => {
                 let Declared { title, description, keywords, lang, canonical, headings, links } =
                     std::mem::take(&mut page.declared);
                 let marks = page.fingerprints.as_ref().map(|found| marks_of(found.clone(), &page.main, &title));

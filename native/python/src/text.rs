@@ -94,6 +94,12 @@ fn is_html(body: &[u8], content_type: &Bound<'_, PyString>) -> bool {
     kind::is_html(body, &content_type.to_string_lossy())
 }
 
+/// Whether the head of a body whose type is given is of a text.
+#[pyfunction]
+fn is_text(head: &[u8]) -> bool {
+    kind::is_text(head, true)
+}
+
 /// Length of the messages of PHP that stand before a feed or site map.
 #[pyfunction]
 fn warnings_bytes(body: &[u8]) -> usize {
@@ -244,6 +250,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_unspaced, module)?)?;
     module.add_class::<Expression>()?;
     module.add_function(wrap_pyfunction!(is_html, module)?)?;
+    module.add_function(wrap_pyfunction!(is_text, module)?)?;
     module.add_function(wrap_pyfunction!(warnings_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(head_and_root, module)?)?;
     module.add_function(wrap_pyfunction!(decode, module)?)?;
