@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from docstore import GCPolicy
 from docstore.dedup.index import BUCKET_LIMIT
 from docstore.model import capture, keys
 from docstore.model.analysis import BANDS
 from docstore.model.format import CODEC_ZSTD_BODY, HEADER_NAMES, HEADER_VALUES, RUN_KEY_BITS
 from docstore.reading.index import kernel_of
+from docstore.storage.captures import CaptureRecord, live
 from docstore.store import DocumentStore
 from docstore.tablets.record import Record, encode_record
 from tests import format_stores
@@ -277,6 +279,37 @@ def test_a_reader_of_the_page_alone_refuses_every_flipped_byte_of_a_record() -> 
             read_store.read_record(bytes(damaged), 0, 7)
     with pytest.raises(read_store.Damage):
         read_store.read_record(raw, 0, 8)
+
+
+def test_a_reader_of_the_page_alone_knows_which_captures_a_row_shows() -> None:
+    """Rows of a few captures, of all kinds, with few bodies and times, under policies that hide some of them."""
+    source = random.Random(54)
+    hidden = absent = 0
+    for _ in range(4000):
+        times = range(source.randrange(1, 9), 0, -1)
+        rows = []
+        for time in times:
+            kind = source.randrange(4)
+            known = source.choice((b"", b"a", b"a", b"b")) if kind else source.choice((b"a", b"a", b"b"))
+            columns = {capture.CHECKSUM: b"\x00\x01" + known} if known else {}
+            columns |= {} if kind else {capture.BODY: b"\x00body"}
+            rows.append(CaptureRecord(time, kind, columns, 1, source.randrange(time) if kind in (1, 2) else 0))
+        policies = [
+            GCPolicy(source.choice((None, None, 1, 2)), source.choice((None, None, 2e-6, 5e-6)), source.random() < 0.5)
+            for _ in range(2)
+        ]
+        records = [read_store.decode_capture(row.timestamp, row.encode()) for row in rows]
+        found = read_store.live(records, *(read_store.Policy(*policy) for policy in policies), 9)
+        by_time = {row.timestamp: row for row in rows}
+        known = list(live(rows, by_time.get, *policies, 9))
+        assert [(one.timestamp, of.timestamp if of else 0) for one, of, _ in found] == [
+            (one.timestamp, one.source) for one in known
+        ]
+        bodies = [one.columns.get(capture.BODY, b"")[:1] for one in known]
+        assert bodies == [(b"\x00" if has_body else b"\x02") if of else b"" for _, of, has_body in found]
+        hidden += len(known) < len(rows)
+        absent += b"\x02" in bodies
+    assert hidden > 500 and absent > 500
 
 
 def test_the_list_of_header_words_is_that_of_the_code() -> None:
