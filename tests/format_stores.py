@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
 import sys
@@ -27,17 +28,22 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from docstore import GCPolicy, Page, Policy, Schema, VerdictKind
+from docstore.archives.copying import copy
 from docstore.archives.ingest import IngestOptions, ingest
 from docstore.backends import open_backend
+from docstore.model.capture import PAYLOAD_DIGEST
 from docstore.model.choices import Durability
 from docstore.model.errors import DocstoreError
-from docstore.model.format import RESERVE_FILE
-from docstore.model.types import Append, ColumnFamily, Increment, SetCell
+from docstore.model.format import BACKUP_FILE, RESERVE_FILE
+from docstore.model.types import Append, ColumnFamily, DeleteFamily, Increment, SetCell
 from docstore.notes.annotate import Annotator, annotate
 from docstore.reports.check import check
 from docstore.reports.dedup import known_duplicates
 from docstore.store import DocumentStore
 from docstore.sweep.job import SweepOptions, sweep
+from docstore.sweep.reindex import reindex
+from docstore.tablets.backup import restore
+from docstore.tablets.rebuild import rebuild
 from tests.crash import states
 from tests.crash.disk import Disk, State, lay_out
 from tests.pages import changed, page, words
@@ -60,6 +66,19 @@ ODD_HEADERS = (
     ("Set-Cookie", "a=" + "b" * 600),
     ("Server", "nginx"),
 )
+MD5 = "md5:" + "0f" * 16
+COLUMNS = (
+    page(_LONG := words(17, 100), title=" ".join(_LONG))
+    .replace(
+        b"</head>",
+        b"<link rel=canonical href='http://c.example/canonical'><meta name=description content='%s'>"
+        b"<meta name=keywords content='%s'></head>" % ((" ".join(_LONG).encode(),) * 2),
+    )
+    .replace(b"<body>", b"<body><h1>%s</h1><h2>Two</h2>" % " ".join(_LONG).encode())
+    .replace(b"<html>", b"<html lang=en>")
+)
+"""Long values of every column of text."""
+ENTRY = b"---\ntitle: An entry\ndate: 2024-05-01\n---\n" + " ".join(words(18, 100)).encode()
 LINKS = b'<a href="http://a.example/near">first of all</a> <a href="http://b.example/">another one</a> '
 FEED = (
     b"<rss><channel><title>List</title><item><title>One</title><link>http://a.example/1</link></item></channel></rss>"
@@ -92,7 +111,7 @@ def answers(store: DocumentStore) -> dict[str, Any]:
     found["duplicates"] = [[*map(str, known)] for known in known_duplicates(store)]
     found["named"] = [
         [document.url for document in store.find(**name)]
-        for name in ({"docno": "GX-1"}, {"payload_digest": "sha1:" + "A2" * 16}, {"payload_digest": "md5:" + "0f" * 16})
+        for name in ({"docno": "GX-1"}, {"payload_digest": "sha1:" + "A2" * 16}, {"payload_digest": MD5})
     ]
     found["totals"] = dict(sorted(store.stats()["totals"].items()))
     found["tablets"] = [tablet["start"] for tablet in store.stats()["tablets"]]
@@ -201,7 +220,7 @@ def fill(store: DocumentStore) -> None:
         _page("b.example/", page(_long(1), title="First")),
         _page("b.example/part", page(_long(1)[:70], title="Part")),
         _page("b.example/other", page(_long(2), title="Other \u00e9"), payload_digest="sha1:" + "A2" * 16),
-        _page("c.example/docno", page(_long(3), title="Number"), docno="GX-1", payload_digest="md5:" + "0f" * 16),
+        _page("c.example/docno", page(_long(3), title="Number"), docno="GX-1", payload_digest=MD5),
         _page("c.example/feed", FEED, headers=(("Content-Type", "application/rss+xml"),)),
         _page("c.example/bytes", Random(7).randbytes(700), headers=(("Content-Type", "image/png"),)),
         _page("c.example/large", page(words(4, 40) * 300, title="Large")),
@@ -212,6 +231,9 @@ def fill(store: DocumentStore) -> None:
         _page("c.example/short", page(words(7, 5), title="Short")),
         _page("c.example/late", page(_long(8), title="Late"), -5),
         _page("c.example/odd-micros", page(_long(9), title="Odd"), fetched_at=T0 + 7),
+        _page("c.example/columns", COLUMNS),
+        _page("c.example/entry", ENTRY, headers=(("Content-Type", "text/markdown"),)),
+        _page("b.example/same-text", page(_long(2), title="Other \u00e9").replace(b"<p>", b"<p class=other>")),
         _page("c.example/links", page(_long(10)).replace(b"<body>", b"<body>" + LINKS)),
         Page("HTTP://Odd.example:8080/%7euser/../x", page(_long(11), title="Odd"), 200, HTML, T0),
         Page("http://user:word@odd.example/", page(_long(12), title="User"), 200, HTML, T0),
@@ -227,6 +249,10 @@ def fill(store: DocumentStore) -> None:
     )
     _put(store, _page("e.example/copy", page(_long(3), title="Number"), 2), policies=REJECT)
     _put(store, _page("e.example/text", page(_long(15), title="Text alone"), 2), keep_body=False)
+    again = page(_long(8), title="Late").replace(b"<p>", b"<p class=again>")
+    _put(
+        store, _page("c.example/late", again, 1), _page("b.example/", page(_long(1), title="First"), payload_digest=MD5)
+    )
     for day in (2, 3, 4):  # the same bytes, others, and a visit
         _put(store, _page("a.example/", page(_long(1), title="First"), day, crawl=f"day {day}"))
         _put(store, _page("c.example/docno", page(changed(_long(3), day, day), title="Number"), day))
@@ -238,10 +264,13 @@ def fill(store: DocumentStore) -> None:
     cells = [SetCell("mark", b"a\0b", T0 + n * DAY, b"%d" % n) for n in range(4)]
     cells += [SetCell("aged", b"a", T0 + n * DAY, b"v" * (400 * n)) for n in range(4)]
     store.cells.apply("http://a.example/", cells)
-    store.cells.apply("http://nowhere.example/", cells[:1])
+    store.cells.apply("http://nowhere.example/", [*cells[:1], cells[-1]])
+    store.cells.apply("http://nowhere.example/", [DeleteFamily("aged")])
     store.cells.read_modify_write(
         "http://b.example/", [Append("mark", b"log", b"line"), Increment("mark", b"count", 3)]
     )
+    near = store.cells.row_key("http://a.example/near")
+    store.cells.set_computed([(near, T0, {PAYLOAD_DIGEST: b"sha1:" + b"B3" * 16})])  # as the archive API does
     kept = page(_long(16), title="Kept")
     warc = io.BytesIO(
         _record("request", b"GET / HTTP/1.1\r\nHost: w.example\r\n\r\n", b"application/http;msgtype=request")
@@ -286,8 +315,10 @@ def _compacted(path: Path) -> None:
         store.compact(level="best")
         _put(store, _page("g.example/later", b" ".join(Random(3).choices(own, k=85)), 5))
         _put(store, _page("a.example/near", page(changed(_long(1), 1, 4), title="First"), 5))
-        store.compact(level="fast")
         store.delete("http://a.example/near2")
+        store.compact(level="fast")
+        store.delete("http://c.example/short")
+        _put(store, *(_page(f"k.example/{n}", body) for n, body in enumerate(text[::-1], 6)))
         _put(store, _page("h.example/", page(_long(30), title="After"), 6), anchors=True)
 
 
@@ -354,14 +385,41 @@ def _set_aside(path: Path) -> None:
         assert store.lost
 
 
-def _texts_of_scheme_1(path: Path) -> None:
-    """The store says that its texts are to be extracted again."""
-    from docstore.reading.index import text_scheme_row
-    from docstore.storage.engine import Plan
+def _lost_captures(path: Path) -> None:
+    """Power was lost below durability `sync`: an open has dropped the captures whose bytes are missing."""
+    source = path.with_name("open")
+    with DocumentStore(open_backend(source, create=True), Durability.FLUSH, clock=lambda: NOW) as store:
+        for n in range(4):
+            _put(store, _page(f"l.example/{n}", page(words(200 + n, 100))))
+        shutil.copytree(source, path)
+    (segment,) = (path / "segments").iterdir()
+    os.truncate(segment, segment.stat().st_size * 3 // 5)
+    with opened(path) as store:
+        assert store.lost
 
-    with opened(path, Schema()) as store:
-        _put(store, *(_page(f"s.example/{n}", page(words(230 + n, 100))) for n in range(3)))
-        store.committer.commit(Plan([text_scheme_row(1)]))
+
+def _rebuilt(path: Path) -> None:
+    """LevelDB was made again from its tables; the index is made again by the next open that writes."""
+    _split(path)
+    rebuild(path)
+
+
+def _copied(path: Path) -> None:
+    """A copy of a store, whose texts were extracted again."""
+    _every_value(path.with_name("source"))
+    with opened(path.with_name("source")) as source:
+        copy(source, path, threads=1)
+    with opened(path) as store:
+        reindex(store)
+
+
+def _backup(path: Path) -> None:
+    """A backup, which is restored; it was made twice."""
+    _every_value(path.with_name("source"))
+    with opened(path.with_name("source")) as store:
+        store.backup(path)
+        _put(store, _page("h.example/", page(_long(30), title="After"), 6))
+        store.backup(path)
 
 
 _ON_DAY = GCPolicy(max_age_seconds=37.5 * 86_400)
@@ -375,6 +433,10 @@ STORES: dict[str, Callable[[Path], None]] = {
     "bodies by number": _policies(Schema(bodies=GCPolicy(max_versions=1))),
     "bodies by both": _policies(Schema(bodies=GCPolicy(1, 37.5 * 86_400, True))),
     "split tablet": _split,
+    "rebuilt": _rebuilt,
+    "copied": _copied,
+    "backup": _backup,
+    "lost captures": _lost_captures,
     "runs, keyed bands": _runs,
     "lost rows": _lost_rows,
     "set aside": _set_aside,
@@ -402,6 +464,8 @@ def half_done(name: str, count: int, kind: str) -> Iterator[State]:
         record = states.Record(name, Path(folder))
         disk = Disk(Path(folder) / "before")
         places = {round((n + 1) * len(record.events) / (count + 1)) for n in range(count)}
+        removals = (n for n, event in enumerate(record.events) if event.kind == "u" and "/segments/" in event.path)
+        places |= {place for place in [next(removals, 0)] if place}  # the segment's row says that it is draining
         for number, event in enumerate(record.events, 1):
             if event.path != states.PROMISES:
                 disk.apply(event)
@@ -427,9 +491,7 @@ def keep(stores: Iterable[tuple[str, Path]]) -> None:
         for name, path in stores:
             _clean(path)
             with TemporaryDirectory() as folder:
-                copy = Path(folder) / "store"
-                shutil.copytree(path, copy)
-                all_answers[name] = asked_twice(copy)
+                all_answers[name] = asked_twice(lay_out_store(path, Path(folder) / "store"))
             packed.add(path, name, filter=_nameless)
         raw = json.dumps(all_answers, indent=0).encode()
         member = tarfile.TarInfo(ANSWERS)
@@ -438,10 +500,25 @@ def keep(stores: Iterable[tuple[str, Path]]) -> None:
     print(f"{len(all_answers)} stores, {ARCHIVE.stat().st_size:,} bytes")
 
 
+def lay_out_store(path: Path, target: Path) -> Path:
+    """Copy a kept store, or restore a kept backup, into a folder that is not there."""
+    if (path / BACKUP_FILE).exists():
+        restore(path, target)
+    else:
+        shutil.copytree(path, target)
+    return target
+
+
 def _nameless(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member
+
+
+def kept_names() -> list[str]:
+    """Names of all kept stores."""
+    with tarfile.open(ARCHIVE) as packed:
+        return sorted({name.split("/")[0] for name in packed.getnames()} - {ANSWERS})
 
 
 def unpack(folder: Path, name: str = "") -> dict[str, Any]:

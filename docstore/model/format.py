@@ -309,10 +309,11 @@ msgpack [row key of its end, or nil; rows; cells]."""
 BACKUP_FILE = "BACKUP"
 RESTORE_FILE = "RESTORING"
 """In the folder of a store that is being restored: the content of the file BACKUP."""
-BACKUP_FORMAT_VERSION = 1
+BACKUP_FORMAT_VERSION = 2
 BACKUP_ENGINE_PREFIX = "engine-"
 """BACKUP is JSON: format, store (its identity in hex), mark (of this backup in hex), engine (the folder's name),
-segments (name -> bytes), dictionaries (names), runs (name -> bytes), made (seconds)."""
+segments (name -> bytes), dictionaries and set_aside (names), runs (name -> bytes), made (seconds), format_file (content
+of the store's file FORMAT)."""
 
 # --- dictionaries ---
 

@@ -129,7 +129,7 @@ def _copy(
         whole = [Path(DICTIONARY_DIRECTORY, name) for name in content["dictionaries"]]
         whole += [Path(SET_ASIDE_DIRECTORY, name) for name in content["set_aside"]]
         copied_bytes = _copy_files(backend, folder, pieces, whole, runs, on_progress)
-    files.replace_whole(folder / FORMAT_FILE, files.read_whole(backend.path / FORMAT_FILE))
+    content["format_file"] = files.read_whole(backend.path / FORMAT_FILE).decode()
     files.replace_whole(folder / BACKUP_FILE, json.dumps(content, indent=1).encode() + b"\n")
     _remove_others(files, folder, content)
     return BackupReport(len(lengths), copied_segments, copied_bytes, files.tree_bytes(folder))
@@ -248,7 +248,7 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
             on_progress(done, total)
     for name in (*FOLDERS, ENGINE_DIRECTORY):
         files.sync_folder(target / name)
-    files.replace_whole(target / FORMAT_FILE, files.read_whole(folder / FORMAT_FILE))  # this makes it a store
+    files.replace_whole(target / FORMAT_FILE, content["format_file"].encode())  # this makes it a store
     files.unlink(target / RESTORE_FILE)
 
 
@@ -337,7 +337,7 @@ def _check_earlier(backend: LocalBackend, folder: Path, earlier: dict[str, Any],
     """
     files = backend.files
     named = {name: int(length) for name, length in earlier["segments"].items()}
-    if earlier["store"] and earlier["store"] != backend.identity.hex():
+    if earlier["store"] != backend.identity.hex():
         raise InvalidArgument(f"{folder} has the backup of another store; name another folder")
     marks = [cell.qualifier.hex() for cell in backend.engine.read_row("meta", BACKUPS_ROW)]
     if earlier["mark"] and earlier["mark"] not in marks:
@@ -346,11 +346,6 @@ def _check_earlier(backend: LocalBackend, folder: Path, earlier: dict[str, Any],
             "earlier backup; name another folder"
         )
     shared = {path: named[path.name] for path in lengths if path.name in named}
-    is_later = not shared and min((path.name for path in lengths), default="") > max(named, default="")
-    if named and not earlier["store"] and not shared and not is_later:
-        raise InvalidArgument(
-            f"{folder} shares no segment with this store and may be the backup of another store; name another folder"
-        )
     for path, length in shared.items():
         copy = folder / SEGMENT_DIRECTORY / path.name
         copy_bytes = _length(files, copy) if files.exists(copy) else 0
@@ -426,12 +421,11 @@ def _read(files: Files, folder: Path) -> dict[str, Any]:
     try:
         content = json.loads(files.read_whole(path))
         version = int(content["format"])
-        if version == BACKUP_FORMAT_VERSION and {"engine", "segments", "dictionaries"} <= content.keys():
-            content = {"runs": {}, "set_aside": [], "store": "", "mark": "", **content}
+        if version == BACKUP_FORMAT_VERSION:
             for names in ([content["engine"]], *(content[part] for part in _NAMING)):
                 for name in names:
                     plain_name(name)
-            return content
+            return {**content, **{field: str(content[field]) for field in ("store", "mark", "format_file")}}
     except (ValueError, KeyError, TypeError, InvalidArgument) as error:
         raise CorruptionError(
             "the BACKUP file is damaged", path=str(path), expected=f"JSON with a format and names of files ({error})"
@@ -445,7 +439,7 @@ def _read(files: Files, folder: Path) -> dict[str, Any]:
 def _ours(files: Files, folder: Path) -> set[str]:
     """Names that an interrupted first backup may have left."""
     engines = {name for name in files.names(folder) if name.startswith(BACKUP_ENGINE_PREFIX)}
-    return {*FOLDERS, FORMAT_FILE, BACKUP_FILE + ".new", FORMAT_FILE + ".new"} | engines
+    return {*FOLDERS, BACKUP_FILE + ".new"} | engines
 
 
 def _remove_others(files: Files, folder: Path, content: dict[str, Any]) -> None:

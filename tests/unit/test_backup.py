@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,16 +14,21 @@ from pathlib import Path
 
 import pytest
 from cli_case import Terminal
+from faulty_files import SimulatedCrash
 from pages import page, words
 
 import docstore
-from docstore import Page
+from docstore import ColumnFamily, Page, Schema, SetCell
+from docstore.cli.main import main
 from docstore.dedup.runs import RunIndex
 from docstore.model.errors import CorruptionError, InvalidArgument, StorageError, UnsupportedFormat
 from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.backup import backup, restore
+from docstore.tablets.format_file import FormatHead, decode_format, encode_format
+from docstore.tablets.upgrade import upgrade
+from tests import older_stores
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
@@ -222,7 +228,7 @@ def test_damaged_backups_are_named(tmp_path: Path) -> None:
         store.backup(tmp_path / "b")
     listing = tmp_path / "b" / "BACKUP"
     sound = listing.read_text()
-    listing.write_text(sound.replace('"format": 1', '"format": 9'))
+    listing.write_text(sound.replace('"format": 2', '"format": 9'))
     with pytest.raises(UnsupportedFormat):
         restore(tmp_path / "b", tmp_path / "r")
     listing.write_text("{")
@@ -415,21 +421,49 @@ def test_files_set_aside_are_in_a_backup(tmp_path: Path) -> None:
     assert not list((tmp_path / "b" / "set-aside").iterdir())
 
 
-def test_a_backup_without_a_store_identity_is_checked_by_its_segments(tmp_path: Path) -> None:
+def test_an_interrupted_backup_leaves_the_format_of_the_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade may lie between the two: the rows of one format must not come back under the number of another."""
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 10)))
         store.backup(tmp_path / "b")
-        listing = tmp_path / "b" / "BACKUP"
-        content = json.loads(listing.read_text())
-        del content["store"], content["mark"]
-        listing.write_text(json.dumps(content))
-        before = tree(tmp_path / "b")
-        with docstore.open(tmp_path / "other", create=True, durability="none") as other:
-            list(other.put_pages(some_pages(50, 10)))
-            with pytest.raises(InvalidArgument, match="another store"):
-                other.backup(tmp_path / "b")
-        assert tree(tmp_path / "b") == before
-        assert store.backup(tmp_path / "b").copied_segments == 0
+    rows = decode_format((tmp_path / "s" / "FORMAT").read_bytes())
+    assert rows is not None
+    real = Files.replace_whole
+
+    def stop_at_backup(files: Files, path: Path, content: bytes) -> None:
+        if path.name == "BACKUP":
+            raise SimulatedCrash("stopped")
+        real(files, path, content)
+
+    with docstore.open(tmp_path / "s") as store:
+        (tmp_path / "s" / "FORMAT").write_bytes(encode_format(rows, FormatHead(2, "7.3")))
+        monkeypatch.setattr(Files, "replace_whole", stop_at_backup)
+        with pytest.raises(SimulatedCrash):
+            store.backup(tmp_path / "b")
+        monkeypatch.undo()
+    restore(tmp_path / "b", tmp_path / "r")
+    with docstore.open(tmp_path / "r") as restored:
+        assert len(restored) == 10
+
+
+def test_a_restored_store_of_an_older_format_is_upgraded(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, schema=Schema(families=(ColumnFamily("mark"),))) as store:
+        store.cells.apply("https://a.example/", [SetCell("mark", b"a", 1000, b"1")])
+        before = contents(store)
+        store.backup(tmp_path / "b")
+    older_stores.make_older(tmp_path / "s")
+    listing = tmp_path / "b" / "BACKUP"
+    content = json.loads(listing.read_text())
+    shutil.rmtree(tmp_path / "b" / content["engine"])
+    shutil.copytree(tmp_path / "s" / "engine", tmp_path / "b" / content["engine"])
+    content["format_file"] = (tmp_path / "s" / "FORMAT").read_text()
+    listing.write_text(json.dumps(content))
+    assert main(["restore", str(tmp_path / "b"), str(tmp_path / "r")]) == UnsupportedFormat.exit_code
+    upgrade(tmp_path / "r", steps=older_stores.STEPS)
+    with docstore.open(tmp_path / "r") as restored:
+        assert contents(restored) == before
 
 
 def test_bytes_of_an_interrupted_backup_that_the_store_lost_are_copied_again(tmp_path: Path) -> None:

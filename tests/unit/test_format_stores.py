@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,25 +21,16 @@ from docstore.reading.index import kernel_of
 from docstore.store import DocumentStore
 from docstore.tablets.record import Record, encode_record
 from tests import format_stores
-from tests.format_stores import HALF_DONE, NOW, POWER_LOSS, STORES, asked_twice, opened
+from tests.format_stores import HALF_DONE, NOW, POWER_LOSS, STORES, asked_twice, kept_names, lay_out_store, opened
 from tests.made_runs import run_bytes
 from tests.queries import numbers
 from tests.reference import read_store
 from tests.reference.read_store import StoreReader
 from tests.stores import contents, records_of
 
-PROTOCOLS = (("killed", HALF_DONE), ("power loss", POWER_LOSS))
-NAMES = [
-    *STORES,
-    *(
-        f"{kind} in {protocol}, {number}"
-        for kind, protocols in PROTOCOLS
-        for protocol, count in protocols.items()
-        for number in range(1, count + 1)
-    ),
-]
+NAMES = kept_names()
 """Of all kept stores."""
-REPAIRED = {"lost rows", "set aside", *(name for name in NAMES if name.startswith("power loss"))}
+REPAIRED = {"lost rows", "lost captures", "set aside", *(name for name in NAMES if name.startswith("power loss"))}
 """Stores whose open drops or sets aside what a plain reader of rows stumbles over, or does not see."""
 
 
@@ -53,11 +43,15 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 @pytest.fixture
 def copy(kept: tuple[Path, dict[str, Any]], tmp_path: Path) -> Callable[[str], Path]:
     """Gives a copy of a kept store, to be changed."""
-    return lambda name: Path(shutil.copytree(kept[0] / name, tmp_path / "store"))
+    return lambda name: lay_out_store(kept[0] / name, tmp_path / "store")
 
 
 def test_all_kept_stores_have_answers(kept: tuple[Path, dict[str, Any]]) -> None:
-    assert sorted(kept[1]) == sorted(NAMES)
+    assert sorted(kept[1]) == NAMES
+    assert set(NAMES) >= set(STORES)
+    for kind, protocols in (("killed", HALF_DONE), ("power loss", POWER_LOSS)):
+        for protocol, count in protocols.items():
+            assert sum(name.startswith(f"{kind} in {protocol}, ") for name in NAMES) >= count
     assert all(kept[1][name]["before"]["urls"] for name in NAMES)
 
 
@@ -71,6 +65,70 @@ def test_a_kept_store_answers_as_it_did_before_and_after_pages_are_written_and_c
         for question, answer in known[when].items():
             assert found[when][question] == answer, (when, question)
     assert found.keys() == known.keys()
+
+
+def test_kept_stores_have_every_kind_of_row_value_record_and_field(
+    kept: tuple[Path, dict[str, Any]], copy: Callable[[str], Path]
+) -> None:
+    """Else a kind could change without a test that fails."""
+    seen: dict[str, set[Any]] = {}
+    for name in NAMES:
+        with StoreReader(copy(name) if name == "backup" else kept[0] / name, NOW) as reader:
+            for kind, value in kinds_in(reader, has_sound_segments=name not in REPAIRED):
+                seen.setdefault(kind, set()).add(value)
+    assert seen["capture"] == {0, 1, 2, 3}
+    assert seen["field"] == {*range(1, 26), 64, 65, 67}
+    assert seen["tag"] == {0, 1, 2}
+    assert seen["record"] == {1, 2, 3, 4, 5, 6}
+    assert seen["codec"] == {0, 1, 2, 3, 4}
+    assert seen["wide"] == {0, 8}
+    assert seen["column byte"] == {0, 1, 2, 3, 4, 5, 6, 8}, "no language is longer than 512 bytes"
+    assert seen["state"] == {"live", "active", "draining"}
+    assert seen["level"] == {"", "fast", "best", "marks"}
+    assert seen["verdict"] == {*read_store.KINDS}
+    assert seen["previous"] == {*read_store.PREVIOUS}
+    assert seen["stored"] == {*read_store.HOW_STORED} - {"known", "refused", "visit"}, "these have no record"
+    assert seen["posting"] == {(1, 10), (7, 7), (7, 11), (8, 9), (9, 9)}
+    assert seen["lost"] == {b"commits", b"rebuild", b"version"}
+    assert seen["meta"] == {
+        *(b"schema", b"identity", b"band-secret", b"text-scheme", b"backups", b"copy", b"purged", b"lost", b"counters"),
+        *(b"tablet", b"segment", b"names", b"dictionary site", b"dictionary tablet", b"runs", b"runs-rebuild"),
+    }
+    assert seen["later"] == {b"cluster", b"canonical", b"payload_digest"}
+
+
+def kinds_in(reader: StoreReader, *, has_sound_segments: bool) -> Iterator[tuple[str, Any]]:
+    """What a store has: the name of a kind, and which it is."""
+    for cell in reader.cells("meta"):
+        name, _, rest = cell.row_key.partition(b":")
+        yield "meta", name + b" " + rest.split(b" ")[0] if name == b"dictionary" else name
+        if name == b"lost":
+            yield "lost", cell.qualifier[:7]
+    for cell in reader.cells("pages"):
+        if cell.family in ("dedup", "http"):
+            yield "later", cell.qualifier
+        if cell.family != "capture":
+            yield "tag", cell.value[0]
+            continue
+        yield "capture", cell.value[0]
+        at = 1
+        while at < len(cell.value):
+            yield "field", cell.value[at]
+            length, start = read_store.varint(cell.value, at + 1)
+            at = start + length
+        fields = read_store.decode_capture(cell.timestamp, cell.value).fields
+        yield from (("tag", value[0]) for value in fields.values())
+        if verdict := fields.get(read_store.NUMBERS["dedup", b"verdict"]):
+            words = read_store.decode_verdict(reader.value(verdict))
+            yield from (("verdict", words["kind"]), ("previous", words["previous"]), ("stored", words["stored"]))
+    for key in reader.postings():
+        yield "posting", (key[0], len(key))
+    for number, row in reader.segments().items():
+        yield from (("state", row["state"]), ("level", row["level"]))
+        for record in reader.records(number) if has_sound_segments else ():
+            head = (reader.folder / "segments" / f"{number:08}.seg").read_bytes()[record.offset : record.offset + 3]
+            yield from (("record", record.kind), ("codec", record.codec), ("wide", head[1] & 8))
+            yield "column byte", head[2]
 
 
 # --- a reader that knows only docs/format.md
