@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.model.types import Headers, RowMutations
+from docstore.model.types import Headers, Page, RowMutations
 from docstore.text.readers import Text
 
 INTERFACE: int
@@ -700,7 +700,16 @@ def parse_cell_value(cell_value: bytes) -> tuple[bytes, bytes | None]: ...
 def raw_bytes_of(cell_value: bytes) -> int: ...
 def encode_ref_value(raw_bytes: int, ref: bytes) -> bytes: ...
 def encode_absent(raw_bytes: int) -> bytes: ...
-def sort_fields(columns: tuple[Column, ...], fields: tuple[str | bytes, ...]) -> tuple[Values, Values]: ...
+def content_type_of(headers: Headers, row_key: bytes) -> str: ...
+def capture_values(page: Page, url: str, content_type: str, analysis: Analysis) -> tuple[Values, Values]:
+    """Cell values of the columns of a response and of the analysis of its body; and the raw values that are long."""
+
+def analysis_values(analysis: Analysis) -> Values:
+    """Raw values of the columns of an analysis, with its text."""
+
+def version_less(row_key: bytes) -> bytes:
+    """A row key without versions and languages before its last path segment; b"" if it has none, or no host."""
+
 def disk_format() -> dict[str, Any]:
     """The constants of `model.format` that native code has, by name."""
 

@@ -24,12 +24,11 @@ from docstore.model.format import (
     SKETCH_BYTES,
     TEXT_NUMBER_BYTES,
     TIMESTAMP_MAX,
-    VALUE_INLINE,
     VERDICT_KINDS,
     VERDICT_PREVIOUS,
     VERDICT_STORED,
 )
-from docstore.model.keys import host_of, url_of
+from docstore.model.keys import url_of
 from docstore.model.types import Headers, Page, Previous, Verdict
 
 if TYPE_CHECKING:  # numpy stays out of the read path
@@ -93,15 +92,8 @@ COLUMNS = frozenset(
 )
 """All built-in columns; other cells in these families are the user's own."""
 
-_ANALYSED = (
-    *(TITLE, DESCRIPTION, KEYWORDS, LANG, CANONICAL, PUBLISHED, HEADINGS, ENTRIES),
-    *(CHECKSUM, TEXT_CHECKSUM, SIMHASH, SKETCH),
-)
-_CAPTURED = (STATUS, HEADERS, TYPE, CHARSET, IP, PAYLOAD_DIGEST, DOCNO, FETCHED_URL, *_ANALYSED)
-"""Columns of `capture_values`; long values are stored in this order."""
 _KINDS = tuple(map(VerdictKind, VERDICT_KINDS))
 _PREVIOUS = tuple(map(Previous, VERDICT_PREVIOUS))
-_INLINE_TAG = bytes((VALUE_INLINE,))
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
 _LOW_HALVES = bytes(byte & 0x0F for byte in range(256))
 _HIGH_HALVES = bytes(byte >> 4 for byte in range(256))
@@ -241,46 +233,20 @@ def decode_headers(value: bytes) -> Headers:
 
 
 def content_type_of(headers: Headers, row_key: bytes) -> str:
-    """The content type by which a body is analysed, whenever that is done.
-
-    The media type is that of the first Content-Type, or else the one that a crawler identified.  If it has no charset,
-    that of a later one is added.  The top-level domain of the URL is the first parameter, `tld`: it helps to guess.
-    """
-    types = [value for name, value in headers if name.lower() == "content-type"]
-    types += [value for name, value in headers if name.lower() == IDENTIFIED_HEADER.lower()]
-    media_type, _, parameters = (types[0] if types else "").partition(";")
-    if len(types) > 1 and "charset" not in parameters.lower():
-        later = (value.partition(";")[2] for value in types[1:])
-        parameters = next((value for value in later if "charset" in value.lower()), parameters)
-    domain = host_of(row_key).partition(b",")[0].decode("ascii", "replace")
-    return f"{media_type.partition(',')[0].strip()}; tld={domain}" + (parameters and f"; {parameters}")
+    """The content type by which a body is analysed, whenever that is done; see `native/store/src/columns.rs`."""
+    return docstore_native.content_type_of(headers, row_key)
 
 
-def capture_values(page: Page, url: str, content_type: str | None, analysis: Analysis) -> Sorted:
+def capture_values(page: Page, url: str, content_type: str, analysis: Analysis) -> Sorted:
     """The values of a capture except body, text and verdict: those known before it is judged.
 
     Args:
         page: as fetched.
         url: of its row.
-        content_type: its header of that name.
+        content_type: by which its body was analysed.
         analysis: of its body.
     """
-    fields = (
-        b"%d" % page.status,
-        encode_headers(page.headers) if page.headers else b"",
-        content_type.partition(";")[0].strip().lower() if content_type else "",
-        analysis.charset,
-        page.ip,
-        page.payload_digest,
-        page.docno,
-        b"" if page.url == url else page.url.encode("utf-8", "surrogatepass"),
-        *_analysed(analysis),
-    )
-    # Fields that are not empty, by where they will lie.  This needs no store, so it is done before the page's turn.
-    made = docstore_native.sort_fields(_CAPTURED, fields)
-    if not analysis.text_checksum:  # it is always there: empty without a text
-        made[0][TEXT_CHECKSUM] = _INLINE_TAG
-    return made
+    return docstore_native.capture_values(page, url, content_type, analysis)
 
 
 def analysis_values(analysis: Analysis) -> Values:
@@ -288,31 +254,7 @@ def analysis_values(analysis: Analysis) -> Values:
 
     Always with `main` and `text_checksum`, so that none is read as that of a later body.
     """
-    inline, long = docstore_native.sort_fields(_ANALYSED, _analysed(analysis))
-    values = {MAIN: analysis.main_bytes, TEXT_CHECKSUM: b""}
-    return values | {column: value[1:] for column, value in inline.items()} | long
-
-
-def _analysed(analysis: Analysis) -> tuple[str | bytes, ...]:
-    """What is stored of an analysis in the columns `_ANALYSED`."""
-    simhash = sketch = b""
-    if analysis.text_checksum:
-        simhash = _SIMHASH_SCHEME + analysis.simhash.to_bytes(8, "big")
-        sketch = analysis.sketch + docstore_native.encode_varint(analysis.shingle_count)
-    return (
-        analysis.title,
-        analysis.description,
-        analysis.keywords,
-        analysis.lang,
-        analysis.canonical,
-        analysis.published,
-        analysis.headings,
-        analysis.entries,
-        analysis.body_checksum,
-        analysis.text_checksum,
-        simhash,
-        sketch,
-    )
+    return docstore_native.analysis_values(analysis)
 
 
 def decode_sketch(value: bytes) -> tuple[bytes, int]:

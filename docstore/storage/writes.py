@@ -47,7 +47,7 @@ class Prepared(NamedTuple):
         error: why it was refused; else "".
         anchors: of its links, if the caller asked for them.
         values: columns of its record except body, text and verdict; empty without an analysis.
-        path_key: its row key without versions (`version_less`).
+        path_key: its row key without versions (`docstore_native.version_less`).
         is_visit: it is a visit of an unchanged page (304), which has no body.
         keep_body: whether the caller wants its body stored.
     """

@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Final
 
 from docstore.compiled import docstore_native
@@ -25,17 +24,13 @@ from docstore.model import keys
 from docstore.model.analysis import NOT_ANALYSED, Analysis
 from docstore.model.capture import Sorted, capture_values, content_type_of
 from docstore.model.errors import InvalidArgument
-from docstore.model.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
 from docstore.model.keys import row_key_and_url
 from docstore.model.types import Page, refusal_of_fields, refusal_of_time
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.writes import ANCHOR_BYTES, Anchor, Prepared
 from docstore.text.readers import is_html
 
-MAX_CACHED_FOLDERS = 1024
 _NO_VALUES: Sorted = {}, {}
-_VERSIONS = re.compile(rb"[0-9]+(?:[._-][0-9]+)*|(?<=/)[a-z]{2}(?:-[A-Za-z]{2,4})?(?=/)")
-"""Numbers, and path segments that look like language tags."""
 MAX_TARGETS: Final = 1000
 """Target pages of one page; further links are left out."""
 _BASE: Final = re.compile(rb"<base[\s/]", re.IGNORECASE)
@@ -82,7 +77,7 @@ class Preparer:
                         its_anchors = outgoing(url, page.body, content_type, analysis)
                     analysis = analysis.without_links()
                 values = capture_values(page, url, content_type, analysis)
-                path_key = version_less(row_key)
+                path_key = docstore_native.version_less(row_key)
             fields = page, row_key, url, timestamp, analysis, error, its_anchors, values, path_key, is_visit, True
             prepared.append(tuple.__new__(Prepared, fields))  # half the time of the constructor
         return prepared
@@ -99,30 +94,6 @@ class Preparer:
             except InvalidArgument as refusal:
                 error = str(refusal)
         return b"", str(page.url), timestamp, error
-
-
-def version_less(row_key: bytes) -> bytes:
-    """A row key without numbers and languages before its last path segment; b"" if it has none, or no host.
-
-    >>> version_less(b"org,boost,www)/doc/libs/1_74_0/any.html https")
-    b'org,boost,www)/doc/libs/#/any.html https'
-    """
-    host_end = row_key.find(ROW_KEY_HOST_END)
-    path_end = row_key.find(b"?", host_end)
-    if path_end < 0:
-        path_end = row_key.find(ROW_KEY_SCHEME_MARK, host_end)
-    if host_end < 0 or path_end < 0:
-        return b""
-    last_segment = row_key.rfind(b"/", host_end, path_end) + 1
-    stem = _without_versions(row_key[:last_segment])
-    return stem + row_key[last_segment:] if stem else b""
-
-
-@lru_cache(maxsize=MAX_CACHED_FOLDERS)
-def _without_versions(folder: bytes) -> bytes:
-    """The prefix of a row key with "#" in place of each version; b"" if it has none."""
-    stem, count = _VERSIONS.subn(b"#", folder)
-    return stem if count else b""
 
 
 # --- anchors

@@ -10,42 +10,77 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore.compiled import docstore_native
+from docstore.dedup.kernel import Kernel
+from docstore.model.analysis import NOT_ANALYSED
+from docstore.model.capture import (
+    CHARSET,
+    DESCRIPTION,
+    DOCNO,
+    ENTRIES,
+    FETCHED_URL,
+    IP,
+    LANG,
+    MAIN,
+    PAYLOAD_DIGEST,
+    SIMHASH,
+    SKETCH,
+    STATUS,
+    TEXT_CHECKSUM,
+    TITLE,
+    TYPE,
+)
 from docstore.model.choices import Durability
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     INLINE_LIMIT_BYTES,
-    RECORD_COLUMNS,
     TIMESTAMP_MAX,
     VALUE_INLINE,
 )
-from docstore.model.types import DeleteCells, DeleteRow, RowMutations, SetCell
+from docstore.model.types import DeleteCells, DeleteRow, Page, RowMutations, SetCell
 from docstore.tablets.engines import leveldb
 from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.text.readers import Text
 
-columns = st.sampled_from(sorted(RECORD_COLUMNS.values())) | st.tuples(
-    st.sampled_from(["page", "mine", ""]), st.binary(max_size=4)
-)
-fields = st.text(max_size=8) | st.binary(max_size=8)
+KERNEL = Kernel()
+
 lengths = st.sampled_from([1, INLINE_LIMIT_BYTES, INLINE_LIMIT_BYTES + 1, 5000])
-long_fields = lengths.map(bytes) | st.builds(str.__mul__, st.sampled_from(["x", "\u00e9"]), lengths)
-ESCAPES = {"text": "surrogatepass"}
 surrogates = st.text(st.characters(categories=["Cs"], min_codepoint=0xDC80, max_codepoint=0xDCFF), max_size=3)
+texts = st.text(max_size=8) | surrogates | st.builds(str.__mul__, st.sampled_from(["x", "\u00e9"]), lengths)
 
 
 @settings(max_examples=few(300), deadline=None)
-@given(st.lists(st.tuples(columns, fields | long_fields | surrogates), max_size=8, unique_by=lambda pair: pair[0]))
-def test_fields_go_into_their_cell_or_if_they_are_long_into_a_segment(
-    pairs: list[tuple[tuple[str, bytes], str | bytes]],
-) -> None:
-    inline, long = docstore_native.sort_fields(tuple(column for column, _ in pairs), tuple(field for _, field in pairs))
+@given(st.lists(texts, min_size=7, max_size=7), st.sampled_from(["", "some words of a text"]))
+def test_columns_of_a_page_go_into_their_cell_or_if_they_are_long_into_a_segment(given: list[str], main: str) -> None:
+    url, ip, digest, docno, title, description, lang = given
+    page = Page(url, b"", 404, ip=ip, payload_digest=digest, docno=docno)
+    text = Text(main, "utf-8", title, description, lang=lang)
+    analysis = KERNEL.native.with_text(NOT_ANALYSED, text, b"e" * len(lang), False)
+    inline, long = docstore_native.capture_values(page, "http://a.example/", " Text/\u00c9\udcff ;x", analysis)
     raws = {
-        column: field if isinstance(field, bytes) else field.encode("utf-8", ESCAPES.get(column[0], "surrogateescape"))
-        for column, field in pairs
+        STATUS: b"404",
+        TYPE: "text/\u00e9".encode() + b"\xff",
+        CHARSET: b"utf-8",
+        IP: ip.encode("utf-8", "surrogateescape"),
+        PAYLOAD_DIGEST: digest.encode("utf-8", "surrogateescape"),
+        DOCNO: docno.encode("utf-8", "surrogateescape"),
+        FETCHED_URL: url.encode("utf-8", "surrogatepass"),
+        TITLE: title.encode("utf-8", "surrogatepass"),
+        DESCRIPTION: description.encode("utf-8", "surrogatepass"),
+        LANG: lang.encode("utf-8", "surrogatepass"),
+        ENTRIES: analysis.entries,
+        TEXT_CHECKSUM: analysis.text_checksum,
     }
-    assert long == {column: raw for column, raw in raws.items() if len(raw) > INLINE_LIMIT_BYTES}
+    if main:
+        raws[SIMHASH] = b"\x01" + analysis.simhash.to_bytes(8, "big")
+        raws[SKETCH] = analysis.sketch + bytes((analysis.shingle_count,))
+    assert list(long.items()) == [(column, raw) for column, raw in raws.items() if len(raw) > INLINE_LIMIT_BYTES]
     assert inline == {
-        column: bytes((VALUE_INLINE,)) + raw for column, raw in raws.items() if 0 < len(raw) <= INLINE_LIMIT_BYTES
+        column: bytes((VALUE_INLINE,)) + raw
+        for column, raw in raws.items()
+        if len(raw) <= INLINE_LIMIT_BYTES and (raw or column == TEXT_CHECKSUM)
     }
+    of_page = {column: raw for column, raw in raws.items() if column[0] != "http" and (raw or column == TEXT_CHECKSUM)}
+    assert docstore_native.analysis_values(analysis) == of_page | {MAIN: main.encode()}
 
 
 names = st.sampled_from([b"", b"a", b"a\0", b"\0\0b", b"a\xff"])

@@ -6,13 +6,14 @@ import pytest
 from pages import page, words
 from stores import stored
 
+from docstore.compiled import docstore_native
 from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.keys import row_key
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
-from docstore.writing.prepare import version_less
 
+version_less = docstore_native.version_less
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
 

@@ -26,6 +26,10 @@ fn words(python: Python<'_>) -> PyResult<&[Py<PyTuple>; 3]> {
 /// Encode pairs of name and value.
 #[pyfunction]
 fn encode_headers<'py>(pairs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(PyBytes::new(pairs.py(), &encoded_headers(pairs)?))
+}
+
+pub fn encoded_headers(pairs: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let mut encoded = Vec::with_capacity(256);
     for pair in pairs.try_iter()? {
         let pair = pair?;
@@ -34,7 +38,7 @@ fn encode_headers<'py>(pairs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes
         let (name, value) = (name.cast::<PyString>()?, value.cast::<PyString>()?);
         headers::push(&mut encoded, &utf8(&name, ESCAPE)?, &utf8(&value, ESCAPE)?);
     }
-    Ok(PyBytes::new(pairs.py(), &encoded))
+    Ok(encoded)
 }
 
 /// Pairs of name and value; None if the bytes are damaged.

@@ -10,6 +10,7 @@ mod bases;
 mod cache;
 mod captures;
 mod checks;
+mod columns;
 mod convert;
 mod encode;
 mod filter;
@@ -51,6 +52,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     bases::add_to(module)?;
     captures::add_to(module)?;
     checks::add_to(module)?;
+    columns::add_to(module)?;
     encode::add_to(module)?;
     format::add_to(module)?;
     headers::add_to(module)?;

@@ -1,13 +1,10 @@
 //! Values of cells for Python; what they mean is decided in `docstore_store::values`.
 
-use std::borrow::Cow;
-
-use docstore_store::format::VALUE_INLINE;
 use docstore_store::values::{self, Place, Value};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use pyo3::types::PyBytes;
 
-use crate::convert::{corrupt, utf8};
+use crate::convert::corrupt;
 
 pub fn damaged(python: Python<'_>, cell_value: &[u8]) -> PyErr {
     let mut found: String = cell_value.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -72,37 +69,6 @@ fn encode_absent(python: Python<'_>, raw_bytes: u64) -> Bound<'_, PyBytes> {
     PyBytes::new(python, &values::encode_absent(raw_bytes))
 }
 
-/// Fields of a capture by where they go: in their cell, or if they are long into a segment; empty ones go nowhere.
-#[pyfunction]
-fn sort_fields<'py>(
-    columns: &Bound<'py, PyTuple>,
-    fields: &Bound<'py, PyTuple>,
-) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
-    let python = columns.py();
-    let (inline, long) = (PyDict::new(python), PyDict::new(python));
-    for (column, field) in columns.iter().zip(fields.iter()) {
-        let raw = match field.cast::<PyBytes>() {
-            Ok(raw) => Cow::Borrowed(raw.as_bytes()),
-            Err(_) => {
-                let text = field.cast::<PyString>()?;
-                let is_text = || column.get_item(0)?.eq("text");
-                utf8(text, if text.to_str().is_err() && is_text()? { "surrogatepass" } else { "surrogateescape" })?
-            }
-        };
-        if values::is_long(raw.len()) {
-            long.set_item(column, PyBytes::new(python, &raw))?;
-        } else if !raw.is_empty() {
-            let value = PyBytes::new_with(python, 1 + raw.len(), |value| {
-                value[0] = VALUE_INLINE;
-                value[1..].copy_from_slice(&raw);
-                Ok(())
-            });
-            inline.set_item(column, value?)?;
-        }
-    }
-    Ok((inline, long))
-}
-
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(value_place, module)?)?;
     module.add_function(wrap_pyfunction!(place_of, module)?)?;
@@ -110,6 +76,5 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parse_cell_value, module)?)?;
     module.add_function(wrap_pyfunction!(raw_bytes_of, module)?)?;
     module.add_function(wrap_pyfunction!(encode_ref_value, module)?)?;
-    module.add_function(wrap_pyfunction!(encode_absent, module)?)?;
-    module.add_function(wrap_pyfunction!(sort_fields, module)?)
+    module.add_function(wrap_pyfunction!(encode_absent, module)?)
 }

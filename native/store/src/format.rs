@@ -86,6 +86,7 @@ numbers_and! {
     RUN_KEY_BITS: u32 = slices::KEY_BITS;
     RUN_PLACE_BITS: u32 = slices::PLACE_BITS;
     SCHEME_BLAKE3_256: u8 = 1;
+    SCHEME_SIMHASH64_1: u8 = 1;
     SCHEME_TEXT_2: u8 = 2;
     SCHEME_SKETCH_1: u8 = 1;
     SKETCH_BYTES: usize = 1 + sketch::SKETCH_BYTES;

@@ -163,6 +163,51 @@ pub fn host_of(row_key: &[u8]) -> &[u8] {
     &row_key[..host_end(row_key).unwrap_or(0)]
 }
 
+/// A row key without numbers and languages before its last path segment; empty if it has none, or no host.
+///
+/// A version is `7`, `1_74.0` or `6-12`; a language is a path segment such as `de` or `en-US`.  `#` stands for each.
+pub fn version_less(row_key: &[u8]) -> Vec<u8> {
+    let found = |byte: u8, from: usize| row_key[from..].iter().position(|other| *other == byte).map(|at| from + at);
+    let Some(host_end) = found(ROW_KEY_HOST_END, 0) else { return Vec::new() };
+    let Some(path_end) = found(b'?', host_end).or_else(|| found(ROW_KEY_SCHEME_MARK, host_end)) else {
+        return Vec::new();
+    };
+    let Some(slash) = row_key[host_end..path_end].iter().rposition(|byte| *byte == b'/') else { return Vec::new() };
+    let folder_bytes = host_end + slash + 1;
+    let (folder, rest) = row_key.split_at(folder_bytes);
+    let (mut made, mut at) = (Vec::with_capacity(row_key.len()), 0);
+    while at < folder.len() {
+        let end = version_end(folder, at).or_else(|| language_end(folder, at));
+        made.push(if end.is_some() { b'#' } else { folder[at] });
+        at = end.unwrap_or(at + 1);
+    }
+    if made == folder {
+        return Vec::new();
+    }
+    made.extend_from_slice(rest);
+    made
+}
+
+/// Where numbers that begin at a place end, with `.`, `_` or `-` between them.
+fn version_end(folder: &[u8], at: usize) -> Option<usize> {
+    let digits = |from: usize| folder[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let mut end = at + digits(at);
+    while end > at && matches!(folder.get(end), Some(b'.' | b'_' | b'-')) && digits(end + 1) > 0 {
+        end += 1 + digits(end + 1);
+    }
+    (end > at).then_some(end)
+}
+
+/// Where a path segment ends that begins at a place and looks like a language, with or without a region.
+fn language_end(folder: &[u8], at: usize) -> Option<usize> {
+    let segment = folder[at..].split(|byte| *byte == b'/').next()?;
+    let (language, region) = segment.split_at_checked(2)?;
+    let is_region = region.is_empty()
+        || (matches!(region.len(), 3..=5) && region[0] == b'-' && region[1..].iter().all(u8::is_ascii_alphabetic));
+    let begins = at > 0 && folder[at - 1] == b'/';
+    (begins && is_region && language.iter().all(u8::is_ascii_lowercase)).then_some(at + segment.len())
+}
+
 /// Row keys of rows of tables without URLs begin so: `(urn:docstore:SOURCE:ID`.
 const TABLE_ROW: &[u8] = b"(urn:docstore:";
 
@@ -206,6 +251,17 @@ mod tests {
         let mut key = Vec::new();
         push_escaped(&mut key, raw);
         key
+    }
+
+    #[test]
+    fn versions_and_languages_before_the_last_segment_are_left_out_of_a_key() {
+        let of = |key: &str| String::from_utf8(version_less(key.as_bytes())).expect("keys are text");
+        assert_eq!(of("org,boost,www)/doc/libs/1_74_0/any.html https"), "org,boost,www)/doc/libs/#/any.html https");
+        assert_eq!(of("example,v12)/6-1.x/de/en-US/fr-x/z-7?a/2/3 https"), "example,v#)/#.x/#/#/fr-x/z-7?a/2/3 https");
+        assert_eq!(of("a)/zh-Hant/Zh/e1/en-latin/1.-2/x https"), "a)/#/Zh/e#/en-latin/#.-#/x https");
+        for none in ["a)/x.html https", "a)/ https", "(urn:isbn:12", "a)x1 https", "", "a/1/x https", "a)/1/x"] {
+            assert_eq!(of(none), "", "{none}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod bases;
 pub mod candidates;
 pub mod capture;
 pub mod check;
+pub mod columns;
 pub mod compare;
 pub mod core;
 pub mod encoding;
