@@ -6,7 +6,7 @@ import os
 
 __all__ = ["INTERFACE", "docstore_native"]
 
-INTERFACE = 44
+INTERFACE = 46
 """What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
 that code built for another docstore is refused and not called wrongly."""
 

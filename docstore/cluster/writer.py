@@ -14,22 +14,29 @@ from collections.abc import Callable, Sequence
 from docstore.cluster.commit import Slot, SlotCommitter
 from docstore.cluster.engine import FirstQualifiers, HBaseEngine
 from docstore.cluster.rowindex import RowIndex
+from docstore.compiled import docstore_native
 from docstore.dedup.comparable import status_class
 from docstore.dedup.index import POINTER_SLICE, TEXT_ROW, first_rows, titled_row
 from docstore.dedup.index import TABLE as POSTINGS
-from docstore.dedup.pages import Batch, LivePages
+from docstore.dedup.pages import LivePages
 from docstore.model.analysis import Analysis
 from docstore.model.capture import STORED_BODY, PagePointer, text_number
 from docstore.model.choices import VerdictKind
-from docstore.model.format import CAPTURE_FAMILY, REASON_BLANK, TEXT_NUMBER_BYTES
+from docstore.model.format import (
+    CAPTURE_FAMILY,
+    REASON_BLANK,
+    TEXT_NUMBER_BYTES,
+    VERDICT_KINDS,
+    VERDICT_STORED,
+)
 from docstore.model.types import PutResult, ReadSpec, RowMutations
 from docstore.storage.engine import PackedRows, Plan
 from docstore.storage.port import Backend
-from docstore.storage.table import FIRST_RECORDS, PAGES, Table
-from docstore.storage.writes import PolicyByVerdict, Prepared, Write
+from docstore.storage.table import FIRST_RECORDS, NONE_PENDING, PAGES, Table
+from docstore.storage.writes import PolicyByVerdict, Prepared
 from docstore.writing.encode import Encoder
-from docstore.writing.judge import BATCH_ANCHORS, View, counts_of_writes, judge
-from docstore.writing.writer import result_of
+from docstore.writing.judge import BATCH_ANCHORS, View, counts_of_judged
+from docstore.writing.writer import results_of
 
 
 class HBaseWriter:
@@ -64,29 +71,29 @@ class HBaseWriter:
         self, pages: Sequence[Prepared], policies: Sequence[PolicyByVerdict], is_awaited: Callable[[], bool]
     ) -> tuple[list[PutResult], BaseException | None]:
         """Judge and write pages.  A group is sent whole, also if other callers wait."""
-        writes: dict[int, Write] = {}
+        judged: dict[int, docstore_native.Judged] = {}
         waiting = list(range(len(pages)))
         committed = 0
         with self._committer.lock:
             try:
                 while waiting:
                     batch = _prefix_of_distinct_rows(pages, waiting)
-                    self._begin([pages[number] for number in batch])
-                    for number in batch:
-                        writes[number] = write = judge(pages[number], policies[number], self._view)
-                        self._view.add(write)
-                    lost = self._commit(self._view.pages.batch)
-                    waiting = [n for n in waiting if n not in batch or writes[n].pointer in lost]
+                    portion = [pages[number] for number in batch]
+                    self._begin(portion)
+                    found = self._view.judge(portion, [policies[number] for number in batch])
+                    judged |= zip(batch, found, strict=True)
+                    lost = self._commit()
+                    waiting = [n for n in waiting if n not in batch or judged[n].place in lost]
                     committed = waiting[0] if waiting else len(pages)
                     if lost:
                         self._committer.wait()
             except BaseException as error:
                 self._committer.drop_values()
-                return [result_of(writes[number]) for number in range(committed)], error
+                return results_of([judged[number] for number in range(committed)]), error
             finally:
                 self._view.clear()
                 self._engine.forget_ahead()
-        return [result_of(writes[number]) for number in range(len(pages))], None
+        return results_of([judged[number] for number in range(len(pages))]), None
 
     def _begin(self, pages: Sequence[Prepared]) -> None:
         """Begin a batch, and read ahead what judging its pages needs: rows and postings, then candidates."""
@@ -99,11 +106,11 @@ class HBaseWriter:
         analyses = [page.analysis for page in judged]
         near = [analysis for analysis in analyses if analysis.word_count]
         self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, first_rows(analyses), POINTER_SLICE))
-        view.read_ahead(pages)
-        self._texts.read_ahead([analysis.query() for analysis in near], view.pages.batch.postings)
+        view.pages.core.prepare(list(pages), view.pages.reads)
+        self._texts.read_ahead([analysis.query() for analysis in near], view.pages.reads.new)
         pointers = self._candidates(analyses, near)
         for page in judged:
-            previous = view.newest_before(page.row_key, page.timestamp)
+            previous = view.pages.reads.before(page.row_key, page.timestamp, False, NONE_PENDING)
             if previous is not None and previous.checksum == page.analysis.body_checksum:  # its values are verified
                 pointers.append(PagePointer(previous.source, page.row_key))
         # With their values: a page that a verdict names must be readable.
@@ -128,21 +135,22 @@ class HBaseWriter:
         found = core.first_pages(list(dict.fromkeys((*rows, *first_rows(analyses), *titled))), reads)
         return [PagePointer(*place) for place in found]
 
-    def _commit(self, batch: Batch) -> set[PagePointer]:
-        """Write a batch; -> pages that lost."""
-        if not batch.writes and not batch.anchors:
+    def _commit(self) -> set[PagePointer]:
+        """Write the batch; -> pages that lost."""
+        view = self._view
+        if not view.is_begun:
             return set()
-        group = self._encoder.encode(batch.writes)
+        pages = view.pages.core.pages()
+        group = self._encoder.encode(pages)
         before, captures = PackedRows(), PackedRows()
-        self._view.pack_postings(before)
+        view.pack_postings(pages, before)
         group.pack_captures(captures)
-        plan = Plan(list(before))
-        plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
-        rows = list(zip(batch.writes, captures, strict=True))
-        slots = [_slot(write, row, self._view.pages) for write, row in rows if not write.prepared.is_visit]
-        visits = [row for write, row in rows if write.prepared.is_visit]
+        plan = Plan([*before, *view.anchor_rows()])
+        rows = list(zip(pages, captures, strict=True))
+        slots = [_slot(judged, row, view.pages) for judged, row in rows if not judged.prepared.is_visit]
+        visits = [row for judged, row in rows if judged.prepared.is_visit]
         lost = self._committer.commit_group(plan, slots, visits)
-        counts = counts_of_writes([write for write in batch.writes if write.pointer not in lost])
+        counts = counts_of_judged([judged for judged in pages if judged.place not in lost])
         self._committer.commit(Plan(counts=counts))
         return lost
 
@@ -163,12 +171,13 @@ def _prefix_of_distinct_rows(pages: Sequence[Prepared], waiting: Sequence[int]) 
     return numbers
 
 
-def _slot(write: Write, row: RowMutations, pages: LivePages) -> Slot:
+def _slot(judged: docstore_native.Judged, row: RowMutations, pages: LivePages) -> Slot:
     """A page as it is written: a new page claims its body first."""
-    verdict = write.verdict
-    claim = b""
-    if verdict.kind is VerdictKind.NEW and verdict.reason != REASON_BLANK and verdict.stored == STORED_BODY:
-        claim = bytes((status_class(write.prepared.page.status),)) + write.prepared.analysis.body_checksum
-    named = (page for page in (verdict.of, write.contains) if page is not None)
+    kind, of, reason = judged.verdict
+    page, claim = judged.prepared, b""
+    is_new = VERDICT_KINDS[kind] == VerdictKind.NEW and reason != REASON_BLANK
+    if is_new and VERDICT_STORED[judged.stored] == STORED_BODY:
+        claim = bytes((status_class(page.page.status),)) + page.analysis.body_checksum
+    named = (PagePointer(*place) for place in (of, judged.contains) if place is not None)
     needs = frozenset(page for page in named if pages.core.is_in_batch(page))
-    return Slot(write.pointer, row, claim, write.rewrites, needs)
+    return Slot(PagePointer(*judged.place), row, claim, judged.rewrites, needs)

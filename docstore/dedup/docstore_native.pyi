@@ -1,13 +1,15 @@
 """What the compiled module offers; its callers are `kernel` and those in `tablets/`, and say what each value
 means."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.model.types import Headers, Page, RowMutations
+from docstore.storage.captures import CaptureRecord, LiveCapture
+from docstore.storage.writes import Prepared
 from docstore.text.readers import Text
 
 INTERFACE: int
@@ -228,21 +230,35 @@ REASON_TITLE_MISMATCH: str
 
 Place: TypeAlias = tuple[int, bytes]
 """Time and row key of a version of a page."""
-PageFields: TypeAlias = tuple[bytes, bytes, bytes, int, int, bool, bytes | None, dict[Column, bytes]]
+PageFields: TypeAlias = tuple[bytes, bytes, bytes, int, int, bool, bytes | None, list[bytes]]
 """Of a page: checksums of body and text, sketch, its shingles, status, whether it is a list, title (None: it has to be
-read), columns."""
-VerdictFields: TypeAlias = tuple[int, bytes, int, float, str, bytes, int, int, Place | None, Place | None]
-"""The first eight fields of a `StoredVerdict`, the kind as a number; the page that this page contains; the nearest."""
+read), and cell values of title, main text and body, empty for one that it does not have."""
+Pending: TypeAlias = Mapping[int, CaptureRecord]
+"""Records of the batch in a row, by time."""
+VerdictFields: TypeAlias = tuple[int, bytes, int, float, str, bytes, int, int]
+"""The first eight fields of a `StoredVerdict`, the kind as a number."""
 
 class Reads(Protocol):
     """Everything that the core reads or asks while it judges a page.  What cannot be read is listed, and None."""
 
     def postings(self, rows: list[bytes], limit: int, /) -> list[list[bytes]]: ...
     def postings_after(self, row: bytes, after: bytes, most: int, /) -> list[bytes]: ...
-    def page(self, timestamp: int, row_key: bytes, /) -> PageFields | None: ...
-    def value(self, name: str, timestamp: int, row_key: bytes, columns: dict[Column, bytes], /) -> bytes | None: ...
-    def is_readable(self, timestamp: int, row_key: bytes, columns: dict[Column, bytes], /) -> bool: ...
-    def newest(self, row_key: bytes, /) -> int | None: ...
+    def record_of_batch(
+        self, timestamp: int, kind: int, columns: dict[Column, bytes], arrived: int, confirms: int, /
+    ) -> CaptureRecord: ...
+    def absent_rows(self, row_keys: list[bytes], /) -> Collection[bytes]: ...
+    def record(self, row_key: bytes, timestamp: int, pending: Pending, /) -> CaptureRecord | None: ...
+    def before(self, row_key: bytes, timestamp: int, fetches: bool, pending: Pending, /) -> LiveCapture | None: ...
+    def times(self, row_key: bytes, start: int, end: int, pending: Pending, /) -> list[tuple[int, bytes]]: ...
+    def verdict(self, row_key: bytes, timestamp: int, cell_value: bytes, /) -> bytes | None: ...
+    def is_sound(self, row_key: bytes, timestamp: int, column: Column, cell_value: bytes, /) -> bool: ...
+    def add_anchors(self, page: Prepared, timestamp: int, compares: bool, /) -> None: ...
+    def page(self, timestamp: int, row_key: bytes, pending: Pending, /) -> PageFields | None: ...
+    def value(
+        self, name: str, timestamp: int, row_key: bytes, cell_value: bytes, pending: Pending, /
+    ) -> bytes | None: ...
+    def is_readable(self, timestamp: int, row_key: bytes, cell_value: bytes, pending: Pending, /) -> bool: ...
+    def newest(self, row_key: bytes, pending: Pending, /) -> int | None: ...
     def visible_words(self, body: bytes, /) -> int: ...
     def propose(self, query: IndexQuery, /) -> Proposal: ...
     def post(self, query: IndexQuery, proposal: Proposal, /) -> None: ...
@@ -265,7 +281,7 @@ class SeenPage:
         checksum: of its body.
         text_checksum: of its text, or b"".
         status: HTTP status.
-        columns: cell values of its record; for a page of the batch without its body and text.
+        cells: cell values of body and text; None for one that it does not have.
     """
 
     @property
@@ -275,7 +291,51 @@ class SeenPage:
     @property
     def status(self) -> int: ...
     @property
-    def columns(self) -> dict[Column, bytes]: ...
+    def cells(self) -> tuple[bytes | None, bytes | None]: ...
+
+class Judged:
+    """A page with its verdict, and everything that its commit writes.
+
+    Attributes:
+        prepared: the page.
+        place: of its capture: the first free time from the page's own time on.
+        verdict: its kind as a number, the page that it names, and its reason.
+        stored: how it is stored, as a number.
+        contains: the page that its verdict says it contains.
+        rewrites: its record replaces another one at the same time.
+    """
+
+    @staticmethod
+    def by_reference(prepared: Prepared, timestamp: int, kind: str, of: Place) -> Judged:
+        """A stored page that is encoded anew by reference to another: its body and text alone."""
+
+    @property
+    def prepared(self) -> Prepared: ...
+    @property
+    def place(self) -> Place: ...
+    @property
+    def verdict(self) -> tuple[int, Place | None, str]: ...
+    @property
+    def stored(self) -> int: ...
+    @property
+    def contains(self) -> Place | None: ...
+    @property
+    def rewrites(self) -> bool: ...
+
+Answer: TypeAlias = tuple[
+    Prepared,
+    int,
+    tuple[int, bytes, int, float, str, bytes, int, int],
+    tuple[int, float, int],
+    str | None,
+    int | None,
+]
+"""What the caller of a page is told: the page, its time, the verdict against other rows, what it says of the own row,
+why it is refused ("" if its preparation says it), how the same capture was stored before.  Words are numbers."""
+
+def answers(pages: list[Judged]) -> list[Answer]: ...
+def counted(pages: list[Judged]) -> tuple[list[tuple[int, int, int, bytes, int, int]], int]:
+    """What pages with a record add to totals, as `Totals.groups`; and the number of visits."""
 
 def note_fork() -> None:
     """To be called in the child of a fork."""
@@ -305,25 +365,29 @@ class Core:
     def counts(self) -> tuple[CacheCounts, CacheCounts]:
         """How the caches of pages and of postings are used."""
 
-    def compare(self, row_key: bytes, body: bytes, analysis: Analysis, status: int, reads: Reads) -> VerdictFields: ...
+    def prepare(self, pages: list[Prepared], reads: Reads) -> None:
+        """Read for pages that are judged next, in few calls; `judge` does it, too."""
+
+    def judge(self, pages: list[Prepared], policies: bytes, table: bytes, now: int, reads: Reads) -> list[Judged]:
+        """Judge pages in order, and add them to the batch; see `native/store/src/own.rs`.
+
+        Args:
+            pages: of which the reads are made at once.
+            policies: of each page in turn the numbers of policies by kind of verdict, a byte each.
+            table: see `writing.policy.policy_table`.
+            now: the time of their arrival, in microseconds.
+            reads: reads.
+        """
+
     def compare_with(self, of: Place, body: bytes, analysis: Analysis, status: int, reads: Reads) -> VerdictFields: ...
-    def of_site(
-        self, row_key: bytes, body: bytes, analysis: Analysis, kinds: list[str], status: int, reads: Reads
-    ) -> VerdictFields | None: ...
-    def shares(self, analysis: Analysis, text_checksum: bytes, of: Place, reads: Reads) -> tuple[float, float]: ...
     def similar(
         self, row_key: bytes, body: bytes, analysis: Analysis, status: int, least: float, limit: int, reads: Reads
     ) -> list[tuple[Place, str, float, float, float]]: ...
-    def add(
-        self,
-        place: Place,
-        body: bytes,
-        analysis: Analysis,
-        status: int,
-        columns: dict[Column, bytes] | None,
-        reads: Reads,
-    ) -> None:
-        """Add a record to the batch; if it has columns, later pages are compared with it, and it is posted."""
+    def pages(self) -> list[Judged]:
+        """Pages and visits of the batch that get a record, in the order in which they were judged."""
+
+    def size(self) -> tuple[int, int]:
+        """How many these are, and the bytes of their bodies."""
 
     def post(self, place: Place, analysis: Analysis, status: int, reads: Reads) -> None: ...
     def post_in(self, rows: list[bytes], qualifier: bytes) -> None: ...
@@ -333,22 +397,19 @@ class Core:
     def is_in_batch(self, place: Place) -> bool:
         """Whether a page of the batch is there that others are compared with."""
 
-    def committed(self, columns: Mapping[Any, Mapping[Column, bytes]]) -> None: ...
+    def committed(self, group: Group) -> None:
+        """The batch is committed with the values of a group: cache its pages, and begin the next one."""
+
     def drop_batch(self) -> None:
         """Drop the batch, and what look-ups learnt from it."""
 
-    def follow(self, rows: Sequence[RowMutations], is_sure: bool) -> list[bytes]:
-        """After a commit: update the caches; gives the keys of the rows of pages of which captures have changed."""
+    def follow(self, rows: Sequence[RowMutations], is_sure: bool) -> None:
+        """After a commit: update the caches."""
 
-    def clear_postings(self) -> None: ...
     def clear_pages(self) -> None: ...
     def page(self, place: Place, reads: Reads) -> SeenPage | None: ...
     def text(self, place: Place, reads: Reads) -> bytes | None: ...
-    def is_readable(self, place: Place, reads: Reads) -> bool: ...
     def is_current(self, place: Place, reads: Reads) -> bool: ...
-    def prepare(self, pages: list[Analysis], reads: Reads) -> None:
-        """Read into the cache, if there is one, the rows of postings of pages that are judged next, in two calls."""
-
     def prepare_rows(self, rows: list[bytes], reads: Reads) -> None:
         """Read rows of postings into the cache, if there is one, in one call."""
 
@@ -638,7 +699,7 @@ class Group:
         base: tuple[bytes, bytes] | None = None,
         follows_body: bool = False,
     ) -> None: ...
-    def add_pages(self, writes: list[Any], bases: Bases, reader: Reader) -> None: ...
+    def add_pages(self, pages: list[Judged], bases: Bases, reader: Reader) -> None: ...
     def encode(self, scopes: SiteScopes, kept: tuple[Any, ...], threads: int) -> None: ...
     def dictionaries(self) -> list[bytes]: ...
     @property
@@ -647,7 +708,9 @@ class Group:
     def lay_out(self, segment: int, offset: int, commit: int) -> bytes | None: ...
     def place(self, refs: list[bytes]) -> None: ...
     def cell_values(self) -> list[bytes]: ...
-    def columns(self, given: list[dict[Column, bytes]]) -> list[dict[Column, bytes]]: ...
+    def cells(self, page: int) -> dict[Column, bytes]:
+        """The cell values of those columns of a page that are values of the group or shared ones."""
+
     def pack_bases(self, bases: Bases, rows: PackedRows) -> None: ...
     def pack_captures(self, rows: PackedRows) -> None: ...
 
@@ -749,6 +812,7 @@ def encode_verdict(fields: tuple[Any, ...]) -> bytes: ...
 def decode_verdict(value: bytes) -> tuple[int, bytes, int, float, str, bytes, int, int, int, float, int]: ...
 def with_values(record: bytes, values: list[tuple[int, bytes]]) -> bytes | None: ...
 def not_modified(value: bytes) -> bytes: ...
+def validators(headers: bytes) -> bytes | None: ...
 def encode_headers(pairs: Headers) -> bytes: ...
 def decode_headers(value: bytes) -> Headers | None: ...
 def decode_value(

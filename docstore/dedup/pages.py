@@ -1,8 +1,7 @@
 """Live pages as verdicts see them: those of the batch, over a cache, over the stored rows.
 
-    Batch         pages that are judged and not committed
     StoredReads   what the core reads of rows, postings and values
-    LivePages     the core: live pages, and the verdicts on pages that are compared with them
+    LivePages     the core: the batch, live pages, and the verdicts on pages that are compared with them
     Bases         reads and caches the stored values that deltas are made against
 
 The caches have committed data alone, and each commit updates them by key.  Nothing here decides how a page is stored,
@@ -11,7 +10,7 @@ or commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 
 from docstore.compiled import docstore_native
@@ -31,67 +30,34 @@ from docstore.model.capture import (
     BODY,
     CHECKSUM,
     ENTRIES,
+    KINDS,
     MAIN,
     SKETCH,
     STATUS,
-    STORED_POSTED,
     STORED_REFUSED,
-    STORED_TEXT,
     TEXT_CHECKSUM,
     TITLE,
+    VERDICT,
     Column,
     PagePointer,
     StoredVerdict,
     decode_sketch,
+    encode_verdict,
 )
 from docstore.model.choices import VerdictKind
-from docstore.model.format import VERDICT_KINDS
-from docstore.model.types import Position, Previous, ReadSpec, RowMutations, SetCell
+from docstore.model.errors import CorruptionError
+from docstore.model.format import CAPTURE_NOT_MODIFIED
+from docstore.model.types import Cell, Policy, Position, Previous, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import TABLE as BASES
 from docstore.storage.bases import Base, BaseRows
 from docstore.storage.cache import ENTRY_BYTES, Memory
-from docstore.storage.captures import CaptureRecord
+from docstore.storage.captures import CaptureRecord, LiveCapture
 from docstore.storage.engine import Engine, PackedRows, rows_of_table
 from docstore.storage.port import Backend, Values
-from docstore.storage.table import NONE_PENDING, CaptureRows, Pending
+from docstore.storage.table import PAGES, CaptureRows, Pending
 from docstore.storage.unreadable import Place
-from docstore.storage.values import INLINE_TAG, is_ref
-from docstore.storage.writes import Write
-
-
-class Batch:
-    """Pages that are judged and not committed.  It ends as a whole: it is committed, or dropped.
-
-    Attributes:
-        absent: rows of its pages that did not exist before it.
-        writes: pages and visits that get a record, in input order.
-        rows: the last of `writes` by row key and time.
-        postings: of the texts of its pages; the core has the other postings.
-        anchors, anchor_count: by row key of the page that is linked to, and their number.
-        body_bytes: length of all bodies.
-    """
-
-    def __init__(self) -> None:
-        self.absent: set[bytes] = set()
-        self.writes: list[Write] = []
-        self.rows: dict[bytes, dict[int, Write]] = {}
-        self.postings = NewPostings()
-        self.anchors: dict[bytes, list[SetCell]] = {}
-        self.anchor_count = self.body_bytes = 0
-        self._records: dict[int, CaptureRecord] = {}
-        """Whole records that were asked for, by `id` of the page: few, because each has copies of body and text."""
-
-    def records(self, row_key: bytes) -> Pending:
-        """Its records in a row."""
-        writes = self.rows.get(row_key)
-        return NONE_PENDING if writes is None else {at: self.record(write) for at, write in writes.items()}
-
-    def record(self, write: Write) -> CaptureRecord:
-        """The record of a page, with body and text."""
-        key = id(write)
-        if key not in self._records:
-            self._records[key] = write.whole_record()
-        return self._records[key]
+from docstore.storage.values import INLINE_TAG, encode_inline
+from docstore.storage.writes import ANCHOR_FAMILY, PolicyByVerdict, Prepared
 
 
 class Bases:
@@ -172,18 +138,22 @@ def _no_page(row_key: bytes, timestamp: int) -> object:
 
 
 _COLUMNS = {"title": TITLE, "main": MAIN, "body": BODY}
-_KINDS = tuple(VerdictKind(word) for word in VERDICT_KINDS)
+_POLICIES = list(Policy)
 _OWN_ROW = Previous.NONE, 0.0, STORED_REFUSED
-"""The fields of a verdict about the page's own row; `writing.judge` fills them in."""
-_new_tuple = tuple.__new__
-"""Takes half the time of a NamedTuple's constructor; there are a few a page."""
+"""The fields of a verdict about the page's own row, which `compare_with` does not look at."""
+
+
+Newest = Callable[[bytes, str, bytes], Cell | None]
 
 
 class StoredReads:
     """Everything that the core reads while it judges a page, of any engine; see `docstore_native.Reads`.
 
+    `pending` is the records of the batch in a row, by time: each stands in the place of a stored one.
+
     Attributes:
-        batch: that is being judged; an empty one shows committed pages alone.
+        new: postings of the texts of the batch; the core has its other postings.
+        anchors, anchor_count: of the batch, by row key of the page that is linked to, and their number.
     """
 
     def __init__(
@@ -193,16 +163,26 @@ class StoredReads:
         engine: Engine | None,
         texts: TextIndex | None,
         bases: Bases | None,
+        newest: Newest | None,
         *,
         caches: bool,
     ) -> None:
-        self.batch = Batch()
+        self.begin_batch()
+        self._newest = newest
         self._table = table.passing_over(values.unreadable.record)
         self._values = values
         self._engine = engine
         self._texts = texts
         self._bases = bases
         self._caches = caches
+
+    def begin_batch(self) -> None:
+        """Begin the next batch: the last one is committed, or dropped."""
+        self.new = NewPostings()
+        self.anchors: dict[bytes, list[SetCell]] = {}
+        self.anchor_count = 0
+
+    # --- postings
 
     def postings(self, rows: list[bytes], limit: int) -> list[list[bytes]]:
         """The first qualifiers of rows of postings."""
@@ -215,9 +195,74 @@ class StoredReads:
         spec = ReadSpec((FAMILY,), cell_limit=most, after=Position(FAMILY, after, 0))
         return [cell.qualifier for cell in self._engine.read_row(POSTINGS, row, spec)]
 
-    def page(self, timestamp: int, row_key: bytes) -> docstore_native.PageFields | None:
-        """What verdicts need of a live page, with the records of the batch in their places."""
-        found = self._table.capture_at(row_key, timestamp, self.batch.records(row_key))
+    # --- the row that a page goes into
+
+    record_of_batch = staticmethod(CaptureRecord)
+
+    def absent_rows(self, row_keys: list[bytes]) -> Collection[bytes]:
+        """Those of some rows that have no cells; none if other processes may write them."""
+        engine = self._engine
+        if engine is None or not engine.caps.single_writer:
+            return ()
+        return engine.absent_rows(PAGES, row_keys)
+
+    def record(self, row_key: bytes, timestamp: int, pending: Pending) -> CaptureRecord | None:
+        """The capture record at a time, hidden by a policy or not: a write at that time replaces it."""
+        return self._table.record(row_key, timestamp, pending)
+
+    def before(self, row_key: bytes, timestamp: int, fetches: bool, pending: Pending) -> LiveCapture | None:
+        """The newest live page before a time; with `fetches` the newest page or rejected capture."""
+        if not fetches:
+            return self._table.newest_capture(row_key, timestamp, pending)
+        captures = self._table.captures(row_key, timestamp, pending)
+        return next((one for one in captures if one.kind != CAPTURE_NOT_MODIFIED), None)
+
+    def times(self, row_key: bytes, start: int, end: int, pending: Pending) -> list[tuple[int, bytes]]:
+        """Times and checksums of the capture records of a range."""
+        return [(one.timestamp, one.checksum) for one in self._table.records(row_key, start, end, pending)]
+
+    def verdict(self, row_key: bytes, timestamp: int, cell_value: bytes) -> bytes | None:
+        """The encoded verdict of a capture, by its cell value; None if it cannot be read."""
+        columns = {VERDICT: cell_value}
+        found = self._values.unreadable.verdict(self._values.fetch, row_key, timestamp, columns)
+        return None if found is None else encode_verdict(found)
+
+    def is_sound(self, row_key: bytes, timestamp: int, column: Column, cell_value: bytes) -> bool:
+        """Whether a value of a capture can be read."""
+        try:
+            self._values.verify(cell_value)
+        except CorruptionError as error:
+            self._values.unreadable.record(error, Place(row_key, *column, timestamp))
+            return False
+        return True
+
+    def add_anchors(self, page: Prepared, timestamp: int, compares: bool) -> None:
+        """Add the anchors of a page to the batch; if they are compared, those that the rows do not have already."""
+        source = page.url.encode()
+        for anchor in page.anchors:
+            if compares and self._has_anchor(anchor.row_key, source, timestamp, anchor.text):
+                continue
+            cell = SetCell(ANCHOR_FAMILY, source, timestamp, encode_inline(anchor.text))
+            self.anchors.setdefault(anchor.row_key, []).append(cell)
+            self.anchor_count += 1
+
+    def _has_anchor(self, target: bytes, source: bytes, timestamp: int, text: bytes) -> bool:
+        """Whether the newest anchor from a page to another has this text, and is not newer than this time.
+
+        Of two anchors with the same time, the later one of the batch counts.
+        """
+        assert self._newest is not None
+        newest: Cell | SetCell | None = self._newest(target, ANCHOR_FAMILY, source)
+        for cell in self.anchors.get(target, ()):
+            if cell.qualifier == source and (newest is None or cell.timestamp >= newest.timestamp):
+                newest = cell
+        return newest is not None and newest.timestamp <= timestamp and newest.value == encode_inline(text)
+
+    # --- pages that are compared with it
+
+    def page(self, timestamp: int, row_key: bytes, pending: Pending) -> docstore_native.PageFields | None:
+        """What verdicts need of a live page."""
+        found = self._table.capture_at(row_key, timestamp, pending)
         if found is None or not found.shows_page or CHECKSUM not in found.columns:
             return None
         columns, fetch = found.columns, self._values.fetch
@@ -226,37 +271,32 @@ class StoredReads:
         status = int(columns.get(STATUS, b"")[1:] or b"0")
         title = columns.get(TITLE, INLINE_TAG)
         shown = title[1:] if title[:1] == INLINE_TAG else None
-        return fetch(columns[CHECKSUM]), text_checksum, *sketch, status, ENTRIES in columns, shown, columns
+        cells = [columns.get(column, b"") for column in _COLUMNS.values()]
+        return fetch(columns[CHECKSUM]), text_checksum, *sketch, status, ENTRIES in columns, shown, cells
 
-    def value(self, name: str, timestamp: int, row_key: bytes, columns: Mapping[Column, bytes]) -> bytes | None:
-        """The title, main text or body of a page by its columns, b"" if it has none; None if it cannot be read."""
+    def value(self, name: str, timestamp: int, row_key: bytes, cell_value: bytes, pending: Pending) -> bytes | None:
+        """The title, main text or body of a page, by its cell value; None if it cannot be read."""
         column = _COLUMNS[name]
-        cell_value = columns.get(column, INLINE_TAG)
-        if cell_value[:1] == INLINE_TAG:  # nearly all titles, and all values of the batch
-            return cell_value[1:]
 
         def read() -> bytes:
             if self._caches:  # no commit comes between a look-up and its read: the caller holds the lock
                 return self._values.fetch(cell_value)
-            found = self._table.capture_at(row_key, timestamp, self.batch.records(row_key))
+            found = self._table.capture_at(row_key, timestamp, pending)
             return self._values.fetch(INLINE_TAG if found is None else found.columns.get(column, INLINE_TAG))
 
         place = Place(row_key, *column, timestamp)
         return self._values.unreadable.attempt(lambda: self._values.read_together(read), place)
 
-    def is_readable(self, timestamp: int, row_key: bytes, columns: Mapping[Column, bytes]) -> bool:
-        """Whether the body of a page can be read."""
-        cell_value = columns.get(BODY)
-        if cell_value is not None and not is_ref(cell_value):
-            return True
+    def is_readable(self, timestamp: int, row_key: bytes, cell_value: bytes, pending: Pending) -> bool:
+        """Whether the body of a page can be read, by its cell value."""
         pointer = PagePointer(timestamp, row_key)
-        if cell_value is not None and self._bases is not None and self._bases.base_for(cell_value, BODY, pointer):
+        if self._bases is not None and self._bases.base_for(cell_value, BODY, pointer):
             return True
-        return self.value("body", timestamp, row_key, columns) is not None
+        return self.value("body", timestamp, row_key, cell_value, pending) is not None
 
-    def newest(self, row_key: bytes) -> int | None:
+    def newest(self, row_key: bytes, pending: Pending) -> int | None:
         """The time of the newest live page of a row."""
-        newest = self._table.newest_capture(row_key, None, self.batch.records(row_key))
+        newest = self._table.newest_capture(row_key, None, pending)
         return None if newest is None else newest.timestamp
 
     def visible_words(self, body: bytes) -> int:
@@ -266,17 +306,17 @@ class StoredReads:
     def propose(self, query: IndexQuery) -> Proposal:
         """The texts that share keys with a page."""
         assert self._texts is not None
-        return self._texts.propose(query, self.batch.postings)
+        return self._texts.propose(query, self.new)
 
     def post(self, query: IndexQuery, proposal: Proposal) -> None:
         """Post the text of a page of the batch."""
         assert self._texts is not None
-        self._texts.post(self.batch.postings, query, proposal)
+        self._texts.post(self.new, query, proposal)
 
     def log(self) -> list[RowMutations]:
         """The rows that the index writes with the batch in addition to its postings."""
         assert self._texts is not None
-        return self._texts.log(self.batch.postings)
+        return self._texts.log(self.new)
 
 
 class LivePages:
@@ -292,6 +332,7 @@ class LivePages:
         kernel, texts: of the store, if pages are compared.
         bases: if given, a body is read through it when it can be a base, and so is cached for the next delta.  The
             caller holds the commit lock then.
+        newest: gives the newest cell of a row, family and qualifier, if pages with anchors are judged.
         caches: cache committed pages and postings; then `follow` must be called after each commit.
     """
 
@@ -303,12 +344,13 @@ class LivePages:
         kernel: Kernel | None = None,
         texts: TextIndex | None = None,
         bases: Bases | None = None,
+        newest: Newest | None = None,
         *,
         caches: bool = False,
     ) -> None:
         self._table = table
         engine = None if backend is None else backend.engine
-        self.reads = StoredReads(table, values, engine, texts, bases, caches=caches)
+        self.reads = StoredReads(table, values, engine, texts, bases, newest, caches=caches)
         rules: tuple[float, float, float | None, bool] = 1.0, 1.0, None, False
         shares = 0, 0, 0, 0
         if backend is not None:
@@ -322,11 +364,6 @@ class LivePages:
             for name, counts in zip(("pages", "postings"), self.core.counts(), strict=True):
                 backend.memory.caches[name] = counts
 
-    @property
-    def batch(self) -> Batch:
-        """The batch that is being judged."""
-        return self.reads.batch
-
     # --- pages
 
     def page(self, pointer: PagePointer) -> docstore_native.SeenPage | None:
@@ -336,23 +373,15 @@ class LivePages:
         """
         return self.core.page(pointer, self.reads)
 
-    def cell_value(self, pointer: PagePointer, column: Column) -> bytes | None:
-        """Where a value of a page lies; None if it has none.  A page of the batch has its values in their cells."""
+    def body_cell(self, pointer: PagePointer) -> bytes | None:
+        """The cell value of the body of a page; None if there is no such page."""
         page = self.page(pointer)
-        if page is None:
-            return None
-        if column in (BODY, MAIN) and not self._table.collects and self.core.is_in_batch(pointer):
-            return self.batch.record(self.batch.rows[pointer.row_key][pointer.timestamp]).columns.get(column)
-        return page.columns.get(column)
+        return None if page is None else page.cells[0]
 
     def text(self, pointer: PagePointer) -> str | None:
         """The text of a page; None if it cannot be read."""
         text = self.core.text(pointer, self.reads)
         return None if text is None else text.decode("utf-8", "surrogatepass")
-
-    def is_readable(self, pointer: PagePointer) -> bool:
-        """Whether the body of a page can be read."""
-        return self.core.is_readable(pointer, self.reads)
 
     def is_current(self, pointer: PagePointer) -> bool:
         """Whether a page is live and what its URL shows today: nothing newer there has other bytes or another status
@@ -361,40 +390,13 @@ class LivePages:
 
     # --- verdicts: see `native/store/src/compare.rs`
 
-    def compare(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> Comparison:
-        """Compare a page with the live pages of other rows, and give its verdict.
-
-        Args:
-            row_key: its own; a page is never a duplicate of itself.
-            body: its bytes.
-            analysis: of the body.
-            status: HTTP status; it limits the pages to compare.
-        """
-        return _comparison(self.core.compare(row_key, body, analysis, status, self.reads))
-
     def compare_with(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> StoredVerdict:
         """Compare a page with one live page of another row: exact, same_text, near, contained, or new; see `compare`.
 
         Titles are not compared: the sweep that proposes the pair has seen all evidence.
         """
-        return _comparison(self.core.compare_with(of, body, analysis, status, self.reads))[0]
-
-    def of_site(
-        self, row_key: bytes, body: bytes, analysis: Analysis, kinds: Iterable[VerdictKind], *, status: int
-    ) -> StoredVerdict | None:
-        """The verdict of a page against the pages of its own site that show what they did; None if there is none.
-
-        Only these kinds of verdicts are looked for.
-        """
-        found = self.core.of_site(row_key, body, analysis, [str(kind) for kind in kinds], status, self.reads)
-        return None if found is None else _comparison(found)[0]
-
-    def shares(self, analysis: Analysis, text_checksum: bytes, of: PagePointer) -> tuple[float, float]:
-        """Exact Jaccard coefficient of a page and the text of a stored page, and the share of the page that is in it.
-
-        Both are 0.0 if either text has no word, or is unreadable.
-        """
-        return self.core.shares(analysis, text_checksum, of, self.reads)
+        found = self.core.compare_with(of, body, analysis, status, self.reads)
+        return StoredVerdict(KINDS[found[0]], *found[1:], *_OWN_ROW)
 
     def similar(
         self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int, least: float, limit: int
@@ -411,22 +413,21 @@ class LivePages:
 
     # --- the batch
 
-    def prepare(self, analyses: list[Analysis]) -> None:
-        """Read into the cache, if there is one, the rows of postings of the pages that are judged next."""
-        self.core.prepare(analyses, self.reads)
+    def judge(
+        self, pages: Sequence[Prepared], policies: Sequence[PolicyByVerdict], table: bytes, now: int
+    ) -> list[docstore_native.Judged]:
+        """Judge pages in order, each against the committed pages and those before it, and add them to the batch.
 
-    def add(self, write: Write) -> None:
-        """Add a page to the batch; later pages are judged against it if it stores its text."""
-        batch, record, page, pointer = self.batch, write.record, write.prepared.page, write.pointer
-        if record is None:
-            return
-        batch.writes.append(write)
-        batch.rows.setdefault(pointer.row_key, {})[pointer.timestamp] = write
-        batch.body_bytes += len(page.body)
-        stored = write.verdict.stored
-        columns = record.columns if stored in STORED_POSTED and page.body else None
-        body = b"" if stored == STORED_TEXT else page.body
-        self.core.add(pointer, body, write.prepared.analysis, page.status, columns, self.reads)
+        Args:
+            pages: at most some 30, because a signal waits for one of them, and their reads are made at once.
+            policies: what to do with each, per verdict; a verdict without one stores it.
+            table: the answers of `writing.policy`.
+            now: the time of their arrival.
+        """
+        distinct = {id(each): each for each in policies}
+        coded = {key: _coded(each) for key, each in distinct.items()}
+        by_kind = b"".join([coded[id(each)] for each in policies])
+        return self.core.judge(list(pages), by_kind, table, now, self.reads)
 
     def post(self, pointer: PagePointer, analysis: Analysis, *, status: int) -> None:
         """Post a stored page with the batch."""
@@ -441,19 +442,18 @@ class LivePages:
         self.core.pack_postings(rows)
         rows += self.reads.log()
 
-    def committed(self, columns: Sequence[Mapping[Column, bytes]]) -> None:
+    def committed(self, group: docstore_native.Group) -> None:
         """The batch is committed: cache its pages, and begin the next one.
 
         Args:
-            columns: cell values of the record of each of its writes, as they were written.
+            group: its values, encoded.
         """
-        writes = self.batch.writes
-        self.core.committed({write.pointer: its for write, its in zip(writes, columns, strict=True)})
-        self.reads.batch = Batch()
+        self.core.committed(group)
+        self.reads.begin_batch()
 
     def drop(self) -> None:
         """Drop the batch, whose commit failed, or whose outcome is not known."""
-        self.reads.batch = Batch()
+        self.reads.begin_batch()
         self.core.drop_batch()
 
     def clear(self) -> None:
@@ -462,22 +462,9 @@ class LivePages:
         self.core.clear_pages()
 
 
-Comparison = tuple[StoredVerdict, PagePointer | None, PagePointer | None]
-"""The result of comparing a page with other rows.
-
-It is the verdict; the page that this page contains; and the nearest verified page, duplicate or not, as a base for a
-delta.
-"""
-
-
-def _comparison(fields: docstore_native.VerdictFields) -> Comparison:
-    kind, *others, contains, nearest = fields
-    verdict = _new_tuple(StoredVerdict, (_KINDS[kind], *others, *_OWN_ROW))
-    return (
-        verdict,
-        None if contains is None else _new_tuple(PagePointer, contains),
-        None if nearest is None else _new_tuple(PagePointer, nearest),
-    )
+def _coded(policies: PolicyByVerdict) -> bytes:
+    """The number of the policy for each kind of verdict."""
+    return bytes(_POLICIES.index(policies.get(kind, Policy.FLAG)) for kind in KINDS)
 
 
 @cache

@@ -92,8 +92,8 @@ COLUMNS = frozenset(
 )
 """All built-in columns; other cells in these families are the user's own."""
 
-_KINDS = tuple(map(VerdictKind, VERDICT_KINDS))
-_PREVIOUS = tuple(map(Previous, VERDICT_PREVIOUS))
+KINDS = tuple(map(VerdictKind, VERDICT_KINDS))
+PREVIOUS = tuple(map(Previous, VERDICT_PREVIOUS))
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
 _LOW_HALVES = bytes(byte & 0x0F for byte in range(256))
 _HIGH_HALVES = bytes(byte >> 4 for byte in range(256))
@@ -165,13 +165,13 @@ def decode_verdict(value: bytes) -> StoredVerdict:
         UnsupportedFormat: of a kind that only a newer docstore knows.
     """
     fields = docstore_native.decode_verdict(value)
-    kind, previous, stored = _KINDS[fields[0]], _PREVIOUS[fields[8]], VERDICT_STORED[fields[10]]
+    kind, previous, stored = KINDS[fields[0]], PREVIOUS[fields[8]], VERDICT_STORED[fields[10]]
     return StoredVerdict(kind, *fields[1:8], previous, fields[9], stored)
 
 
 def counted_verdict(kind: int, previous: int, stored: int, reason: bytes) -> StoredVerdict:
     """A verdict with what counts in totals alone; its words are numbers in the lists of `model.format`."""
-    words = _KINDS[kind], _PREVIOUS[previous], VERDICT_STORED[stored]
+    words = KINDS[kind], PREVIOUS[previous], VERDICT_STORED[stored]
     return StoredVerdict(words[0], b"", 0, 0.0, reason.decode("utf-8", "replace"), b"", 0, 0, words[1], 0.0, words[2])
 
 
@@ -230,6 +230,16 @@ def decode_headers(value: bytes) -> Headers:
         shown = value[:16].hex()
         raise CorruptionError("http:headers does not decode", expected="headers as in docs/format.md", found=shown)
     return headers
+
+
+def validators(headers: bytes) -> bytes:
+    """Of encoded headers those with which a rejected page is asked for again: a short ETag, and Last-Modified.
+
+    Raises:
+        CorruptionError: not a list of pairs.
+    """
+    kept = docstore_native.validators(headers)
+    return encode_headers(decode_headers(headers)) if kept is None else kept
 
 
 def content_type_of(headers: Headers, row_key: bytes) -> str:

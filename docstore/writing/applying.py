@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from docstore.compiled import docstore_native
 from docstore.model import capture
 from docstore.model.capture import PagePointer
 from docstore.model.choices import VerdictKind
@@ -30,10 +31,8 @@ from docstore.storage.bases import Base, base_row, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
 from docstore.storage.engine import PackedRows, Plan
 from docstore.storage.table import PAGES
-from docstore.storage.values import INLINE_TAG, is_absent, is_ref
-from docstore.storage.writes import Prepared, Write
-from docstore.writing.encode import columns_of
-from docstore.writing.judge import validator_columns
+from docstore.storage.values import INLINE_TAG, encode_inline, is_absent, is_ref
+from docstore.storage.writes import Prepared
 from docstore.writing.maintenance import MADE_AGAIN
 from docstore.writing.policy import Facts, how_stored
 from docstore.writing.writer import WriteSide
@@ -147,7 +146,7 @@ class DuplicateApplier:
 
     def _facts(self, row_key: bytes, of: PagePointer) -> Facts:
         """The facts of a stored duplicate of a canonical page."""
-        body, is_current = self._view.pages.cell_value(of, capture.BODY), self._view.pages.is_current(of)
+        body, is_current = self._view.pages.body_cell(of), self._view.pages.is_current(of)
         return Facts(
             is_damaged=False,
             confirms=False,
@@ -161,7 +160,7 @@ class DuplicateApplier:
 
     def _base(self, of: PagePointer) -> Base | None:
         """The base for the body of a page that resembles another page."""
-        cell_value = self._view.pages.cell_value(of, capture.BODY)
+        cell_value = self._view.pages.body_cell(of)
         return None if cell_value is None else self._view.bases.base_for(cell_value, capture.BODY, of)
 
     def _visits(self, pointer: PagePointer) -> list[CaptureRecord]:
@@ -205,8 +204,8 @@ class DuplicateApplier:
                 changed.append(record._replace(columns=columns, confirms=0).cell())
                 continue
             if capture.HEADERS in record.columns:
-                headers = capture.decode_headers(self._values.fetch(record.columns[capture.HEADERS]))
-                columns |= validator_columns(headers)
+                kept = capture.validators(self._values.fetch(record.columns[capture.HEADERS]))
+                columns |= {capture.HEADERS: encode_inline(kept)} if kept else {}
             verdict = self._stored_verdict(record)
             if verdict is not None and first is not None:
                 rejected = verdict._replace(
@@ -239,14 +238,13 @@ class DuplicateApplier:
         shares = is_base and judged.kind is VerdictKind.EXACT
         is_small = is_base or bool(self._values.fetch_or_base(columns[capture.BODY])[1])  # a delta already
         if base is not None and columns[capture.BODY] != base.cell_value and (shares or not is_small):
-            record = CaptureRecord(pointer.timestamp, CAPTURE_STORED, {})
-            verdict_of = judged._replace(stored=capture.STORED_REFERENCE)
-            write = Write(one, pointer, verdict_of, record, nearest=judged.of)
+            of = PagePointer(judged.of_timestamp, judged.of_row_key)
+            page = docstore_native.Judged.by_reference(one, pointer.timestamp, str(judged.kind), of)
             encoder, base_rows = self._side.sequencer.encoder, PackedRows()
-            group = encoder.encode([write])
+            group = encoder.encode([page])
             encoder.pack_bases(group, base_rows)
             plan.rows += base_rows
-            columns |= columns_of(group, [write])[0]
+            columns |= group.cells(0)
         before, after = {value for _, value in first.refs}, {value for _, value in refs_of(columns)}
         added = after - before - ({base.cell_value} if base is not None else set())
         changed: list[Mutation] = [first._replace(columns=columns).cell()]

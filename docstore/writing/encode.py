@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 from docstore.compiled import docstore_native
 from docstore.dedup.pages import Bases, LivePages
-from docstore.model.capture import BODY, MAIN, PagePointer
+from docstore.model.capture import PagePointer
 from docstore.storage.port import Values
-from docstore.storage.writes import Write
 
 
 class Encoder:
@@ -31,14 +30,14 @@ class Encoder:
         self._pages = pages
         self._bases = bases
 
-    def encode(self, writes: Sequence[Write]) -> docstore_native.Group:
+    def encode(self, pages: Sequence[docstore_native.Judged]) -> docstore_native.Group:
         """Append the values of pages and visits, for the next commit.
 
         Args:
-            writes: with records, in the order of the batch.
+            pages: with records, in the order of the batch.
         """
         group = docstore_native.Group(self._values.shares_values)
-        group.add_pages(list(writes), self._bases.native, self._bases.reader(self._cell_values))
+        group.add_pages(list(pages), self._bases.native, self._bases.reader(self._cell_values))
         self._values.append_group(group)
         return group
 
@@ -49,9 +48,4 @@ class Encoder:
     def _cell_values(self, row_key: bytes, timestamp: int) -> tuple[bytes | None, bytes | None]:
         """Cell values of body and text of a live page; None for one that it does not have."""
         page = self._pages.page(PagePointer(timestamp, row_key))
-        return (None, None) if page is None else (page.columns.get(BODY), page.columns.get(MAIN))
-
-
-def columns_of(group: docstore_native.Group, writes: Sequence[Write]) -> list[dict[tuple[str, bytes], bytes]]:
-    """The columns of the record of each page of an encoded group, with the cell values of all values."""
-    return group.columns([write.record.columns for write in writes if write.record is not None])
+        return (None, None) if page is None else page.cells

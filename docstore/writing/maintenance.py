@@ -15,7 +15,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from itertools import chain, islice, repeat
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -66,7 +66,7 @@ from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import LATER_FAMILIES, PAGES, TIMESTAMP_STEP_MICROS, Table, is_later
 from docstore.storage.values import INLINE_TAG, encode_inline, raw_bytes_of
 from docstore.storage.writes import ANCHOR_FAMILY, Anchor
-from docstore.writing.judge import counts_of
+from docstore.writing.judge import captures_of, counts_of
 from docstore.writing.prepare import outgoing
 
 SLICE_POSTINGS = 256
@@ -536,13 +536,6 @@ def live_pages(table: Table, values: Values) -> tuple[Counter[str], docstore_nat
     scan = table.scan_captures()
     while rows := list(islice(scan, SCANNED_ROWS)):
         totals.add_rows(rows, fetch)
-    found = counts_of(_captures_of(totals))
+    found = counts_of(captures_of(totals.groups()))
     found.update({"urls": totals.urls - found["urls"], "visits": totals.visits})
     return found, totals
-
-
-def _captures_of(totals: docstore_native.Totals) -> Iterator[tuple[capture.StoredVerdict, int]]:
-    """The verdicts that are counted, and the bytes of bodies, as `counts_of` takes them."""
-    for kind, previous, stored, reason, count, body_bytes in totals.groups():
-        verdict = capture.counted_verdict(kind, previous, stored, reason)
-        yield from chain(((verdict, body_bytes),), repeat((verdict, 0), count - 1))

@@ -2,7 +2,9 @@
 
     how_stored(facts, policy) -> one of the STORED_ words
 
-The rule is pure: it reads nothing.  A write and `sweep --apply` ask it.
+The rule is pure: it reads nothing.  `policy_table` has its answers for all cases, for the native core, which reads a
+fact of the policy's page only if the answer depends on it (`native/store/src/own.rs`).  `sweep --apply` asks the
+function.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from docstore.model.capture import (
     STORED_REJECTED,
     STORED_TEXT,
 )
+from docstore.model.format import VERDICT_STORED
 from docstore.model.types import Policy
 
 
@@ -60,3 +63,13 @@ def how_stored(facts: Facts, policy: Policy) -> str:
     if policy is Policy.REJECT and not facts.same_site:
         return whole
     return STORED_REJECTED if facts.is_current and not facts.is_shown else whole
+
+
+def policy_table() -> bytes:
+    """The answers of `how_stored` as numbers in `VERDICT_STORED`: of each policy in turn all cases.
+
+    The fact number i of `Facts` is the bit i of a case.
+    """
+    places = range(len(Facts._fields))
+    cases = [Facts(*(bool(case >> place & 1) for place in places)) for case in range(1 << len(places))]
+    return bytes(VERDICT_STORED.index(how_stored(facts, policy)) for policy in Policy for facts in cases)

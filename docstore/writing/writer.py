@@ -3,7 +3,7 @@
     PageWriter   prepares a caller's pages, writes them through the queue, answers in input order
     WriteQueue   group commit: the pages that wait during one commit are the next group; a long request that keeps short
                  ones waiting is written in several turns
-    Sequencer    judges page by page, adds each to the batch, commits the batch
+    Sequencer    judges pages in order, which adds them to the batch, and commits the batch
     WriteSide    builds these, and what changes stored pages, at the first write; a reader loads none of it
 
 The source is read in the caller's thread, because it may belong to it, as a cursor of SQLite does; other threads
@@ -32,18 +32,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
 
-from docstore.dedup.pages import Batch
-from docstore.model import capture
+from docstore.compiled import docstore_native
+from docstore.model.capture import KINDS, PREVIOUS
 from docstore.model.errors import FORKED, InvalidArgument, StorageError, StoreUnavailable, short_of_memory
+from docstore.model.format import VERDICT_STORED
 from docstore.model.keys import url_of
-from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
+from docstore.model.types import Page, PutResult, Verdict, WriteOptions, body_bytes
 from docstore.reading.index import open_texts
 from docstore.storage.engine import PackedRows, Plan
 from docstore.storage.port import Backend, Committer, GroupWriter
-from docstore.storage.table import PAGES, Table
-from docstore.storage.writes import PolicyByVerdict, Prepared, Write
-from docstore.writing.encode import Encoder, columns_of
-from docstore.writing.judge import View, counts_of_writes, judge
+from docstore.storage.table import Table
+from docstore.storage.writes import PolicyByVerdict, Prepared
+from docstore.writing.encode import Encoder
+from docstore.writing.judge import View, counts_of_judged
 from docstore.writing.maintenance import PageDeleter, Poster, prune
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES, Stream
@@ -469,63 +470,73 @@ class Sequencer:
             not applied; after CommitUnknown they may be, and writing them again is safe.  Without an error, pages
             without a result were not begun.
         """
-        writes: list[Write] = []
+        judged: list[docstore_native.Judged] = []
         committed = 0
         view = self._view
         with self._committer.lock:
             try:
-                if view.pages.batch.writes or view.pages.batch.anchors:
+                if view.is_begun:
                     view.drop()  # a second interrupt (Ctrl-C) has kept the handler below from dropping it
                 for start in range(0, len(pages), PORTION_PAGES):
                     portion = pages[start : start + PORTION_PAGES]
                     if start and is_awaited():
                         break
                     if view.is_full:
-                        self._commit(view.pages.batch)
+                        self._commit()
                         committed = start
-                    view.read_ahead(portion)
-                    for page, its_policies in zip(portion, policies[start:], strict=False):
-                        write = judge(page, its_policies, view)
-                        view.add(write)
-                        writes.append(write)
-                self._commit(view.pages.batch)
+                    judged += view.judge(portion, policies[start : start + PORTION_PAGES])
+                self._commit()
             except BaseException as error:
                 self._committer.drop_values()
                 view.drop()
                 cause = short_of_memory(error) if isinstance(error, MemoryError) else error
-                return [result_of(write) for write in writes[:committed]], cause
-        return [result_of(write) for write in writes], None
+                return results_of(judged[:committed]), cause
+        return results_of(judged), None
 
-    def _commit(self, batch: Batch) -> None:
-        """Append the values of a batch and commit it: bases and postings, then anchors, then pages in their order."""
-        if not batch.writes and not batch.anchors:
-            self._view.committed(())
+    def _commit(self) -> None:
+        """Append the values of the batch and commit it: bases and postings, then anchors, then pages in their order."""
+        view = self._view
+        if not view.is_begun:
+            view.committed(docstore_native.Group())
             return
-        group = self.encoder.encode(batch.writes)
+        pages = view.pages.core.pages()
+        group = self.encoder.encode(pages)
         rows = PackedRows()
         self.encoder.pack_bases(group, rows)
-        self._view.pack_postings(rows)
-        rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
+        view.pack_postings(pages, rows)
+        rows += view.anchor_rows()
         group.pack_captures(rows)
-        pages = [write.prepared for write in batch.writes if not write.prepared.is_visit]
-        bodies = [(page.row_key, len(page.page.body)) for page in pages]
-        self._committer.commit(Plan([], bodies, counts_of_writes(batch.writes), rows))
-        self._view.committed(columns_of(group, batch.writes))
+        prepared = [judged.prepared for judged in pages]
+        bodies = [(page.row_key, len(page.page.body)) for page in prepared if not page.is_visit]
+        self._committer.commit(Plan([], bodies, counts_of_judged(pages), rows))
+        view.committed(group)
 
 
-def result_of(write: Write) -> PutResult:
-    """The answer to the caller."""
-    verdict = write.verdict
-    return PutResult(
-        write.prepared.url,
-        write.pointer.timestamp,
-        capture.shown_verdict(verdict),
-        verdict.previous,
-        verdict.previous_similarity,
-        verdict.stored,
-        write.error,
-        write.known_as,
-    )
+def results_of(pages: Sequence[docstore_native.Judged]) -> list[PutResult]:
+    """The answers to the caller."""
+    return [_result_of(*answer) for answer in docstore_native.answers(list(pages))]
+
+
+def _result_of(
+    prepared: Prepared,
+    timestamp: int,
+    others: tuple[int, bytes, int, float, str, bytes, int, int],
+    own: tuple[int, float, int],
+    refusal: str | None,
+    known_as: int | None,
+) -> PutResult:
+    """The answer for a page, as `docstore_native.answers` gives its parts."""
+    kind, of, of_timestamp, similarity, reason, contains, candidates, verified = others
+    previous, previous_similarity, stored = own
+    of_url, contained_url = url_of(of) if of else "", url_of(contains) if contains else ""
+    fields = KINDS[kind], of_url, of_timestamp, similarity, reason, contained_url, candidates, verified
+    url, error = prepared.url, ""
+    if refusal is not None:
+        url, error = prepared.page.url, refusal or prepared.error
+    known = "" if known_as is None else VERDICT_STORED[known_as]
+    verdict = tuple.__new__(Verdict, fields)  # half the time of the constructor
+    its = url, timestamp, verdict, PREVIOUS[previous], previous_similarity, VERDICT_STORED[stored], error, known, ()
+    return tuple.__new__(PutResult, its)
 
 
 class WriteSide:

@@ -245,10 +245,10 @@ REST = "the rest: grouping, policies, pages in flight"
 STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("kernel: text and fingerprints of the body", ((Kernel, "analyse_many"),)),
     ("row key, timestamp, what is known of the row", ((Preparer, "prepare"),)),
-    ("its own row", ((View, "record"), (View, "newest_before"), (LivePages, "shares"))),
-    ("rows of postings, and texts that share keys", ((LivePages, "prepare"), (StoredReads, "propose"))),
-    ("rows of candidates", ((StoredReads, "page"), (StoredReads, "value"), (StoredReads, "postings"))),
-    ("verify: exact comparison and the verdict", ((LivePages, "compare"),)),
+    ("its own row", ((StoredReads, "absent_rows"), (StoredReads, "record"), (StoredReads, "before"))),
+    ("rows of postings, and texts that share keys", ((StoredReads, "postings"), (StoredReads, "propose"))),
+    ("rows of candidates", ((StoredReads, "page"), (StoredReads, "value"), (StoredReads, "is_readable"))),
+    ("judge: exact comparison, the verdict, the policy, the record", ((LivePages, "judge"),)),
     (
         "bases: rows and bodies of relatives",
         (
@@ -262,11 +262,11 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ),
     ("records and cell values", ((LocalValues, "append_group"),)),
     ("body, text and long values of a page, around zstd", ((Encoder, "encode"),)),
-    ("postings", ((LivePages, "add"), (LivePages, "pack_postings"))),
+    ("postings", ((StoredReads, "post"), (LivePages, "pack_postings"))),
     ("commit: segment written and synced", ((ValueLog, "sync"), (ValueLog, "flush"))),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
     ("commit: rows, totals, manifest, caches", ((LocalCommitter, "commit"), (View, "committed"))),
-    ("answer", ((writer, "result_of"),)),
+    ("answer", ((writer, "results_of"),)),
 )
 
 

@@ -5,28 +5,31 @@ use std::sync::Arc;
 
 use docstore_kernel::postings::Answer;
 use docstore_store::analysed::Marks;
-use docstore_store::compare::{Reason, Verdict};
+use docstore_store::batch::{Decided, Seen};
+use docstore_store::capture;
+use docstore_store::compare::Verdict;
 use docstore_store::format::{CAPTURE_FAMILY, POSTING_BODY, POSTING_TEXT};
 use docstore_store::lru::Counts;
-use docstore_store::pages::{Asking, Page, Reads, Stored, Value};
-use docstore_store::posted::{row_key_of, time_of, Pointer, StoredPostings, POINTER_SLICE};
+use docstore_store::pages::{Asking, Bytes, Page, Pending, Reads, Stored, Value};
+use docstore_store::posted::{Pointer, StoredPostings, POINTER_SLICE};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use crate::analysis::Analysis;
+use crate::captures::column_of;
+use crate::convert::{place_of, text_of};
 use crate::kernel::Kernel;
 use crate::packed::PackedRows;
+use crate::pages::{pending_of, seen_of, Held};
 use crate::queries::{IndexQuery, Proposal};
 
 /// So many texts are compared faster than the GIL is let go and taken again.
 const FEW: usize = 3;
 
-/// Columns of a page as Python has them.
-pub type Columns = Py<PyDict>;
 /// The fields of a page as Python reads them: checksum, text checksum, sketch, its number of shingles, status, whether
-/// it is a list, its title or None if that has to be read, columns.
+/// it is a list, its title or None if that has to be read, and the cell values of title, main text and body.
 type PageFields<'py> = (
     Bound<'py, PyBytes>,
     Bound<'py, PyBytes>,
@@ -35,54 +38,26 @@ type PageFields<'py> = (
     i64,
     bool,
     Option<Bound<'py, PyBytes>>,
-    Bound<'py, PyDict>,
+    [Bound<'py, PyBytes>; 3],
 );
 
 /// A page that is judged.
 pub fn asking_of(analysis: &Analysis, row_key: &[u8], body: PyBackedBytes, status: i64) -> Asking {
-    Asking { row_key: row_key.into(), status, body: Arc::new(body), page: analysis.page.clone() }
+    Asking { row_key: row_key.into(), status, body: Bytes::new(body), page: analysis.page.clone() }
 }
 
-pub fn place_of<'py>(python: Python<'py>, pointer: &[u8]) -> (u64, Bound<'py, PyBytes>) {
-    (time_of(pointer), PyBytes::new(python, row_key_of(pointer)))
-}
-
-/// The first fields of a `model.capture.StoredVerdict`, with the kind as a number; then the page that this page contains,
-/// and the nearest page, each as time and row key or None.
+/// The first fields of a `model.capture.StoredVerdict`, with the kind as a number.
 pub fn verdict_fields<'py>(
     python: Python<'py>,
     verdict: &Verdict,
     analysis: &Analysis,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let (of_time, of_row) = verdict.of.as_ref().map_or((0, PyBytes::new(python, b"")), |of| place_of(python, of));
-    let contains = verdict.contains.as_ref().map(|pointer| place_of(python, pointer));
-    let contains_row = contains.as_ref().map_or_else(|| PyBytes::new(python, b""), |(_, row_key)| row_key.clone());
-    let reason = match verdict.reason.word() {
-        "" if verdict.reason == Reason::NoText => PyString::new(python, &analysis.page.no_text),
-        word => PyString::intern(python, word),
-    };
-    let fields = (
-        verdict.kind as u8,
-        of_row,
-        of_time,
-        verdict.similarity,
-        reason,
-        contains_row,
-        verdict.candidates,
-        verdict.verified,
-        contains,
-        verdict.nearest.as_ref().map(|pointer| place_of(python, pointer)),
-    );
+    let decided = Decided::of(verdict, analysis.page.no_text.as_bytes());
+    let (of_time, of_row) = decided.of.as_ref().map_or((0, PyBytes::new(python, b"")), |of| place_of(python, of));
+    let (reason, contains) = (text_of(python, &decided.reason, "replace")?, PyBytes::new(python, &decided.contains));
+    let fields =
+        (decided.kind, of_row, of_time, decided.similarity, reason, contains, decided.candidates, decided.verified);
     fields.into_pyobject(python)
-}
-
-/// Bytes of the values of columns.
-pub fn column_bytes(columns: &Bound<'_, PyDict>) -> PyResult<usize> {
-    let mut total = 0;
-    for (_, value) in columns {
-        total += value.cast::<PyBytes>()?.as_bytes().len();
-    }
-    Ok(total)
 }
 
 /// The postings that mutations of a row add, and those that they remove.
@@ -97,22 +72,47 @@ fn added_and_removed(mutations: &Bound<'_, PyAny>) -> PyResult<(Vec<Pointer>, Ve
     Ok((added, removed))
 }
 
-/// Whether mutations of a row change its captures; a delete of the whole row names no family.
-fn changes_captures(mutations: &Bound<'_, PyAny>) -> PyResult<bool> {
+/// A row of pages of which a commit has changed captures.
+#[derive(Default)]
+pub struct ChangedRow {
+    pub row_key: Vec<u8>,
+    /// Times of the captures that it has set, and the checksums of their bodies; empty unless they are asked for.
+    pub set: Vec<(u64, Box<[u8]>)>,
+    pub deletes: bool,
+    /// It deletes single captures, so that others may be shown again.
+    pub uncovers: bool,
+}
+
+/// The checksum of the body of a record, without the scheme.
+fn checksum_of(record: &[u8]) -> Box<[u8]> {
+    let found = capture::Record::parse(0, record);
+    found.map_or(Box::default(), |found| found.columns[capture::CHECKSUM].get(1..).unwrap_or_default().into())
+}
+
+/// What mutations of a row of pages change of its captures; a delete of the whole row names no family.
+fn changed_row(row_key: &[u8], mutations: &Bound<'_, PyAny>, reads_set: bool) -> PyResult<Option<ChangedRow>> {
+    let (mut changed, mut has_changed) = (ChangedRow { row_key: row_key.to_vec(), ..ChangedRow::default() }, false);
     for mutation in mutations.try_iter()? {
         let mutation = mutation?.cast_into::<PyTuple>()?;
+        let is_set = mutation.len() == 4 && mutation.get_item(3)?.is_instance_of::<PyBytes>();
+        changed.deletes |= !is_set;
+        changed.uncovers |= !is_set && mutation.len() == 4;
         if mutation.is_empty() || mutation.get_item(0)?.cast::<PyString>()?.to_str()? == CAPTURE_FAMILY {
-            return Ok(true);
+            has_changed = true;
+            if is_set && reads_set {
+                let value = mutation.get_item(3)?.cast_into::<PyBytes>()?;
+                changed.set.push((mutation.get_item(2)?.extract()?, checksum_of(value.as_bytes())));
+            }
         }
     }
-    Ok(false)
+    Ok(has_changed.then_some(changed))
 }
 
 /// Row, added and removed pages of a changed row of postings.
 type ChangedPostings = (Vec<u8>, Vec<Pointer>, Vec<Pointer>);
 
 /// The postings that rows of a commit change, and the rows of pages of which they change captures.
-pub fn changes_of<'py>(rows: &Bound<'py, PyAny>) -> PyResult<(Vec<ChangedPostings>, Vec<Bound<'py, PyBytes>>)> {
+pub fn changes_of(rows: &Bound<'_, PyAny>, reads_set: bool) -> PyResult<(Vec<ChangedPostings>, Vec<ChangedRow>)> {
     let is_posting = |kind| matches!(kind, Some(POSTING_BODY | POSTING_TEXT));
     let (mut postings, mut changed) = (Vec::new(), Vec::new());
     if let Ok(packed) = rows.cast::<PackedRows>() {
@@ -121,7 +121,9 @@ pub fn changes_of<'py>(rows: &Bound<'py, PyAny>) -> PyResult<(Vec<ChangedPosting
                 let added = row.cells().map(|cell| Pointer::from(&cell.qualifier[..])).collect();
                 postings.push((row.row_key(), added, Vec::new()));
             } else if row.has_capture() {
-                changed.push(PyBytes::new(rows.py(), &row.row_key()));
+                let captures = row.cells().filter(|cell| reads_set && cell.family == CAPTURE_FAMILY);
+                let set = captures.map(|cell| (cell.timestamp, checksum_of(cell.value))).collect();
+                changed.push(ChangedRow { row_key: row.row_key(), set, ..ChangedRow::default() });
             }
         }
         return Ok((postings, changed));
@@ -134,8 +136,8 @@ pub fn changes_of<'py>(rows: &Bound<'py, PyAny>) -> PyResult<(Vec<ChangedPosting
         if table == "postings" && is_posting(row_key.as_bytes().first().copied()) {
             let (added, removed) = added_and_removed(&mutations)?;
             postings.push((row_key.as_bytes().to_vec(), added, removed));
-        } else if table == "pages" && changes_captures(&mutations)? {
-            changed.push(row_key);
+        } else if table == "pages" {
+            changed.extend(changed_row(row_key.as_bytes(), &mutations, reads_set)?);
         }
     }
     Ok((postings, changed))
@@ -178,15 +180,33 @@ impl StoredPostings for Reader<'_, '_> {
     }
 }
 
-impl Reads for Reader<'_, '_> {
-    type Columns = Columns;
+impl<'py> Reader<'_, 'py> {
+    fn bytes(&self, bytes: &[u8]) -> Bound<'py, PyBytes> {
+        PyBytes::new(self.python(), bytes)
+    }
 
-    fn page(&mut self, pointer: &Pointer) -> PyResult<Option<Stored<Columns>>> {
-        let found = self.source.call_method1(intern!(self.python(), "page"), self.place(pointer))?;
+    fn pending(&self, pending: Pending<'_, Held>) -> PyResult<Bound<'py, PyDict>> {
+        pending_of(self.source, pending)
+    }
+}
+
+impl Reads for Reader<'_, '_> {
+    type Held = Held;
+
+    fn absent_rows(&mut self, row_keys: Vec<&[u8]>) -> PyResult<Vec<Box<[u8]>>> {
+        let row_keys: Vec<_> = row_keys.into_iter().map(|row_key| self.bytes(row_key)).collect();
+        let found = self.source.call_method1(intern!(self.python(), "absent_rows"), (row_keys,))?;
+        found.try_iter()?.map(|row_key| Ok(row_key?.cast::<PyBytes>()?.as_bytes().into())).collect()
+    }
+
+    fn page(&mut self, pointer: &Pointer, pending: Pending<'_, Held>) -> PyResult<Option<Stored>> {
+        let (timestamp, row_key) = self.place(pointer);
+        let asked = (timestamp, row_key, self.pending(pending)?);
+        let found = self.source.call_method1(intern!(self.python(), "page"), asked)?;
         if found.is_none() {
             return Ok(None);
         }
-        let (checksum, text_checksum, sketch, shingle_count, status, is_list, title, columns) =
+        let (checksum, text_checksum, sketch, shingle_count, status, is_list, title, cells) =
             found.extract::<PageFields<'_>>()?;
         let page = Page::stored(
             checksum.as_bytes(),
@@ -197,29 +217,82 @@ impl Reads for Reader<'_, '_> {
             is_list,
             title.as_ref().map(|title| title.as_bytes()),
         );
-        let column_bytes = column_bytes(&columns)?;
-        Ok(Some(Stored { page: Arc::new(page), columns: Arc::new(columns.unbind()), column_bytes }))
+        let cells = Arc::new(cells.map(|cell| cell.as_bytes().into()));
+        Ok(Some(Stored { page: Arc::new(page), cells }))
     }
 
-    fn value(&mut self, pointer: &Pointer, value: Value, columns: &Columns) -> PyResult<Option<Vec<u8>>> {
+    fn value(
+        &mut self,
+        pointer: &Pointer,
+        value: Value,
+        cell_value: &[u8],
+        pending: Pending<'_, Held>,
+    ) -> PyResult<Option<Vec<u8>>> {
         let (timestamp, row_key) = self.place(pointer);
         let name = match value {
             Value::Title => "title",
             Value::Main => "main",
             Value::Body => "body",
         };
-        let found = self.source.call_method1(intern!(self.python(), "value"), (name, timestamp, row_key, columns))?;
+        let asked = (name, timestamp, row_key, self.bytes(cell_value), self.pending(pending)?);
+        let found = self.source.call_method1(intern!(self.python(), "value"), asked)?;
         Ok(found.extract::<Option<PyBackedBytes>>()?.map(|raw| raw.to_vec()))
     }
 
-    fn is_readable(&mut self, pointer: &Pointer, columns: &Columns) -> PyResult<bool> {
+    fn is_readable(&mut self, pointer: &Pointer, cell_value: &[u8], pending: Pending<'_, Held>) -> PyResult<bool> {
         let (timestamp, row_key) = self.place(pointer);
-        self.source.call_method1(intern!(self.python(), "is_readable"), (timestamp, row_key, columns))?.extract()
+        let asked = (timestamp, row_key, self.bytes(cell_value), self.pending(pending)?);
+        self.source.call_method1(intern!(self.python(), "is_readable"), asked)?.extract()
     }
 
-    fn newest(&mut self, row_key: &[u8]) -> PyResult<Option<u64>> {
-        let python = self.python();
-        self.source.call_method1(intern!(python, "newest"), (PyBytes::new(python, row_key),))?.extract()
+    fn newest(&mut self, row_key: &[u8], pending: Pending<'_, Held>) -> PyResult<Option<u64>> {
+        let asked = (self.bytes(row_key), self.pending(pending)?);
+        self.source.call_method1(intern!(self.python(), "newest"), asked)?.extract()
+    }
+
+    fn record(&mut self, row_key: &[u8], timestamp: u64, pending: Pending<'_, Held>) -> PyResult<Option<Seen>> {
+        let asked = (self.bytes(row_key), timestamp, self.pending(pending)?);
+        seen_of(&self.source.call_method1(intern!(self.python(), "record"), asked)?, false)
+    }
+
+    fn before(
+        &mut self,
+        row_key: &[u8],
+        timestamp: u64,
+        fetches: bool,
+        pending: Pending<'_, Held>,
+    ) -> PyResult<Option<Seen>> {
+        let asked = (self.bytes(row_key), timestamp, fetches, self.pending(pending)?);
+        seen_of(&self.source.call_method1(intern!(self.python(), "before"), asked)?, true)
+    }
+
+    fn times(
+        &mut self,
+        row_key: &[u8],
+        start: u64,
+        end: u64,
+        pending: Pending<'_, Held>,
+    ) -> PyResult<Vec<(u64, Box<[u8]>)>> {
+        let asked = (self.bytes(row_key), start, end, self.pending(pending)?);
+        let found = self.source.call_method1(intern!(self.python(), "times"), asked)?;
+        let found = found.extract::<Vec<(u64, Bound<'_, PyBytes>)>>()?;
+        Ok(found.into_iter().map(|(time, checksum)| (time, checksum.as_bytes().into())).collect())
+    }
+
+    fn verdict(&mut self, row_key: &[u8], timestamp: u64, cell_value: &[u8]) -> PyResult<Option<Vec<u8>>> {
+        let asked = (self.bytes(row_key), timestamp, self.bytes(cell_value));
+        self.source.call_method1(intern!(self.python(), "verdict"), asked)?.extract()
+    }
+
+    fn is_sound(&mut self, row_key: &[u8], timestamp: u64, number: u8, cell_value: &[u8]) -> PyResult<bool> {
+        let column = column_of(self.python(), usize::from(number))?;
+        let asked = (self.bytes(row_key), timestamp, column, self.bytes(cell_value));
+        self.source.call_method1(intern!(self.python(), "is_sound"), asked)?.extract()
+    }
+
+    fn add_anchors(&mut self, held: &Held, timestamp: u64, compares: bool) -> PyResult<()> {
+        let asked = (held.prepared.bind(self.python()), timestamp, compares);
+        self.source.call_method1(intern!(self.python(), "add_anchors"), asked).map(drop)
     }
 
     fn visible_words(&mut self, body: &[u8]) -> PyResult<usize> {
@@ -282,7 +355,7 @@ impl CacheCounts {
 
 /// A page as verdicts see it.
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
-pub struct SeenPage(pub Stored<Columns>);
+pub struct SeenPage(pub Stored);
 
 #[pymethods]
 impl SeenPage {
@@ -301,9 +374,12 @@ impl SeenPage {
         self.0.page.status
     }
 
+    /// Cell values of body and text; None for one that it does not have.
     #[getter]
-    fn columns<'py>(&self, python: Python<'py>) -> Bound<'py, PyDict> {
-        self.0.columns.bind(python).clone()
+    fn cells<'py>(&self, python: Python<'py>) -> (Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>) {
+        let cell = |value| Some(self.0.cell(value)).filter(|cell| !cell.is_empty());
+        let shown = |value| cell(value).map(|cell| PyBytes::new(python, cell));
+        (shown(Value::Body), shown(Value::Main))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use docstore_frames::Name;
 use docstore_store::bases::{self, name_of, Pointer, Reads, Stored, LARGEST_BASE_BYTES};
+use docstore_store::pages::Bytes;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PySet, PyString};
@@ -33,7 +34,7 @@ impl<'py> Reader<'py> {
     }
 }
 
-impl Reads<PyBackedBytes> for Reader<'_> {
+impl Reads<Bytes> for Reader<'_> {
     type Error = PyErr;
 
     fn page(&mut self, page: &Pointer) -> PyResult<[Vec<u8>; 2]> {
@@ -42,11 +43,11 @@ impl Reads<PyBackedBytes> for Reader<'_> {
         Ok([body.unwrap_or_default(), text.unwrap_or_default()])
     }
 
-    fn value(&mut self, cell_value: &[u8], column: usize, page: &Pointer) -> PyResult<Option<Stored<PyBackedBytes>>> {
+    fn value(&mut self, cell_value: &[u8], column: usize, page: &Pointer) -> PyResult<Option<Stored<Bytes>>> {
         let what = self.text(["body", "text"][column]);
         let found = self.0.call1((what, self.bytes(&page.row_key), page.timestamp, self.bytes(cell_value)))?;
         let Some((raw, base)) = found.extract::<Option<(PyBackedBytes, Vec<u8>)>>()? else { return Ok(None) };
-        Ok(Some(Name::try_from(base).map_or(Stored::Whole(raw), Stored::DeltaOf)))
+        Ok(Some(Name::try_from(base).map_or_else(|_| Stored::Whole(Bytes::new(raw)), Stored::DeltaOf)))
     }
 
     fn row(&mut self, name: &Name) -> PyResult<Vec<u8>> {
@@ -65,13 +66,13 @@ impl Reads<PyBackedBytes> for Reader<'_> {
 /// Stored values that deltas are made against.  REQUIRES: the committer's lock.
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
 pub struct Bases {
-    held: Mutex<bases::Bases<PyBackedBytes>>,
+    held: Mutex<bases::Bases<Bytes>>,
     /// A handler of a signal has committed while a group was made: nothing that is cached is sure.
     missed: AtomicBool,
 }
 
 impl Bases {
-    pub fn lock(&self) -> PyResult<MutexGuard<'_, bases::Bases<PyBackedBytes>>> {
+    pub fn lock(&self) -> PyResult<MutexGuard<'_, bases::Bases<Bytes>>> {
         match self.held.try_lock() {
             Ok(mut held) => {
                 if self.missed.swap(false, Ordering::Relaxed) {
@@ -119,7 +120,7 @@ impl Bases {
         let Some(base) = self.lock()?.base_for(&mut reader, cell_value, column, &pointer_of(page))? else {
             return Ok(None);
         };
-        let raw = base.raw.clone_ref(python).into_pyobject(python)?.cast_into()?;
+        let raw = PyBytes::new(python, (*base.raw).as_ref());
         Ok(Some((PyBytes::new(python, &base.name), raw, PyBytes::new(python, &base.cell_value))))
     }
 

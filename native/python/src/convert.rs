@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
+use docstore_store::posted::{row_key_of, time_of};
 use docstore_store::run::Fault;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::import_exception;
@@ -19,6 +20,11 @@ pub const SHORT_BYTES: usize = 128 << 10;
 /// Work without the GIL; a panic becomes an error.
 pub fn detached<T: Send>(python: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     python.detach(|| caught(work)).map_err(PyRuntimeError::new_err)
+}
+
+/// A version of a page: its time and its row key.
+pub fn place_of<'py>(python: Python<'py>, pointer: &[u8]) -> (u64, Bound<'py, PyBytes>) {
+    (time_of(pointer), PyBytes::new(python, row_key_of(pointer)))
 }
 
 /// A fault of ours.

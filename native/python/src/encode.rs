@@ -8,15 +8,16 @@ use std::sync::Arc;
 use docstore_frames::{encode_group, Base as FrameBase, Body, Effort, Encoders, Offer, Value, Way};
 use docstore_store::bases;
 use docstore_store::encoding::{self, Column, OwnRecord, ON_BODY};
+use docstore_store::pages::Bytes;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::bases::{pointer_of, Bases, Reader};
 use crate::captures::column_of;
 use crate::convert::{defect, detached, InvalidArgument, SHORT_BYTES};
 use crate::packed::PackedRows;
-use crate::pages::page_of;
+use crate::pages::Judged;
 use crate::sites::{Dictionary, Kept, SiteScopes};
 
 static ENCODERS: Encoders = Encoders::new();
@@ -27,7 +28,7 @@ type GivenRecord<'py> = (Bound<'py, PyBytes>, u64, Column_<'py>, u8, Bound<'py, 
 
 /// The values of a group on their way into records.
 #[pyclass(module = "docstore.dedup.docstore_native")]
-pub struct Group(encoding::Group<PyBackedBytes>);
+pub struct Group(pub encoding::Group<Bytes>);
 
 #[pymethods]
 impl Group {
@@ -50,18 +51,22 @@ impl Group {
         follows_body: bool,
     ) -> PyResult<()> {
         let base = base.map(|(name, raw)| {
-            Ok::<_, PyErr>(bases::Base { name: name.as_bytes().try_into()?, raw: Arc::new(raw), cell_value: [].into() })
+            Ok::<_, PyErr>(bases::Base {
+                name: name.as_bytes().try_into()?,
+                raw: Arc::new(Bytes::new(raw)),
+                cell_value: [].into(),
+            })
         });
         let column = Column::new(column.0.to_str()?, column.1.as_bytes());
-        self.0.add(pointer_of((timestamp, row_key)), column, raw, base.transpose()?, follows_body);
+        self.0.add(pointer_of((timestamp, row_key)), column, Bytes::new(raw), base.transpose()?, follows_body);
         Ok(())
     }
 
-    /// Add the values of pages, each a `Write` with a record.
-    fn add_pages(&mut self, writes: &Bound<'_, PyList>, bases: &Bases, mut reader: Reader<'_>) -> PyResult<()> {
+    /// Add the values of judged pages with a record.
+    fn add_pages(&mut self, pages: Vec<PyRef<'_, Judged>>, bases: &Bases, mut reader: Reader<'_>) -> PyResult<()> {
         let mut bases = bases.lock()?;
-        for write in writes {
-            self.0.add_page(page_of(&write)?, &mut bases, &mut reader)?;
+        for page in pages.iter().filter_map(|page| page.0.new_page()) {
+            self.0.add_page(page, &mut bases, &mut reader)?;
         }
         Ok(())
     }
@@ -141,16 +146,13 @@ impl Group {
         self.0.cells().iter().map(|cell| PyBytes::new(python, cell)).collect()
     }
 
-    /// The columns of the record of each page: those given, with the cell values of all values.
-    fn columns<'py>(&self, python: Python<'py>, given: Vec<Bound<'py, PyDict>>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let filled = given.into_iter().enumerate().map(|(page, columns)| {
-            let columns = columns.copy()?;
-            for (number, cell_value) in self.0.cells_of_page(page) {
-                columns.set_item(column_of(python, usize::from(number))?, PyBytes::new(python, cell_value))?;
-            }
-            Ok(columns)
-        });
-        filled.collect()
+    /// The cell values of those columns of a page that are values of the group or shared ones.
+    fn cells<'py>(&self, python: Python<'py>, page: usize) -> PyResult<Bound<'py, PyDict>> {
+        let cells = PyDict::new(python);
+        for (number, cell_value) in self.0.cells_of_page(page) {
+            cells.set_item(column_of(python, usize::from(number))?, PyBytes::new(python, cell_value))?;
+        }
+        Ok(cells)
     }
 
     /// Add the rows of bases that its commit has to write; later values may be deltas against its values.

@@ -41,6 +41,12 @@ pub fn encoded_headers(pairs: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(encoded)
 }
 
+/// Of encoded headers those with which a page is asked for again; None if they are damaged.
+#[pyfunction]
+fn validators<'py>(source: &Bound<'py, PyBytes>) -> Option<Bound<'py, PyBytes>> {
+    headers::validators(source.as_bytes()).map(|kept| PyBytes::new(source.py(), &kept))
+}
+
 /// Pairs of name and value; None if the bytes are damaged.
 #[pyfunction]
 fn decode_headers<'py>(source: &Bound<'py, PyBytes>) -> PyResult<Option<Bound<'py, PyTuple>>> {
@@ -67,5 +73,6 @@ fn decode_headers<'py>(source: &Bound<'py, PyBytes>) -> PyResult<Option<Bound<'p
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(encode_headers, module)?)?;
+    module.add_function(wrap_pyfunction!(validators, module)?)?;
     module.add_function(wrap_pyfunction!(decode_headers, module)?)
 }

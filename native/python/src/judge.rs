@@ -13,20 +13,21 @@ use docstore_store::core::{self, Shares, LOOKS};
 use docstore_store::format::VERDICT_KINDS;
 use docstore_store::keys::table;
 use docstore_store::lru::Counts;
+use docstore_store::own::{Policies, PolicyTable};
 use docstore_store::posted::{pointer, Pointer, POINTER_SLICE};
 use docstore_store::verdict::number_of;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::analysis::Analysis;
-use crate::asking::{
-    asking_of, changes_of, column_bytes, place_of, verdict_fields, CacheCounts, Columns, Reader, SeenPage,
-};
-use crate::convert::{caught, InvalidArgument};
+use crate::asking::{asking_of, changes_of, verdict_fields, CacheCounts, Reader, SeenPage};
+use crate::convert::{caught, place_of, InvalidArgument};
+use crate::encode::Group;
 use crate::kernel::Kernel;
 use crate::packed::PackedRows;
+use crate::pages::{fetched_of, Held, Judged};
 
 /// In how many children of forks this process has begun: to ask for the process takes as long as a look-up.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -37,7 +38,7 @@ fn note_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-type State = core::Core<Columns>;
+type State = core::Core<Held>;
 type Place<'py> = (u64, Bound<'py, PyBytes>);
 
 /// See `docstore_native.Core`.
@@ -70,8 +71,7 @@ impl Core {
             state.clear_pages();
         }
         if self.missed.swap(false, Ordering::Relaxed) {
-            state.clear_postings();
-            state.clear_pages();
+            state.clear_rows();
         }
         if let Ok(mut home) = self.state.try_lock() {
             *home = Some(state);
@@ -91,11 +91,6 @@ impl Core {
 }
 
 const KINDS: [Kind; 6] = [Kind::Exact, Kind::SameText, Kind::Near, Kind::Contained, Kind::Similar, Kind::New];
-fn kinds_of(kinds: &[String]) -> PyResult<Vec<Kind>> {
-    let kind_of = |word: &String| KINDS.into_iter().find(|kind| kind.word() == word);
-    let unknown = |word: &String| PyValueError::new_err(format!("there is no verdict {word:?}"));
-    kinds.iter().map(|word| kind_of(word).ok_or_else(|| unknown(word))).collect()
-}
 
 #[pymethods]
 impl Core {
@@ -129,17 +124,41 @@ impl Core {
 
     // --- verdicts
 
-    fn compare<'py>(
+    /// Judge pages, and add them to the batch; `policies` has for each the numbers of policies by kind of verdict, `table`
+    /// the answers of `writing.policy`, `now` is the time of arrival.
+    fn judge(
         &self,
-        row_key: &[u8],
-        body: PyBackedBytes,
-        analysis: &Analysis,
-        status: i64,
-        reads: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let asking = asking_of(analysis, row_key, body, status);
-        let verdict = self.reading(reads, |state, reader| state.compare(&asking, reader))?;
-        verdict_fields(reads.py(), &verdict, analysis)
+        pages: Vec<Bound<'_, PyTuple>>,
+        policies: &[u8],
+        table: &[u8],
+        now: u64,
+        reads: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<Judged>> {
+        let misshapen = |_| InvalidArgument::new_err("a table of policies has another length");
+        let table: &PolicyTable = table.try_into().map_err(misshapen)?;
+        let (policies, rest) = policies.as_chunks::<{ KINDS.len() }>();
+        if policies.len() != pages.len() || !rest.is_empty() {
+            return Err(InvalidArgument::new_err("there are policies for another number of pages"));
+        }
+        let pages = pages.iter().map(fetched_of).collect::<PyResult<Vec<_>>>()?;
+        self.reading(reads, |state, reader| {
+            state.prepare(&pages.iter().collect::<Vec<_>>(), reader)?;
+            let mut judged = Vec::with_capacity(pages.len());
+            for (page, &by_kind) in pages.into_iter().zip(policies) {
+                reads.py().check_signals()?;
+                if self.missed.swap(false, Ordering::Relaxed) {
+                    state.clear_rows();
+                }
+                judged.push(Judged(state.judge(page, &Policies { by_kind, table }, now, reader)?));
+            }
+            Ok(judged)
+        })
+    }
+
+    /// Read for pages that are judged next, in few calls.
+    fn prepare(&self, pages: Vec<Bound<'_, PyTuple>>, reads: &Bound<'_, PyAny>) -> PyResult<()> {
+        let pages = pages.iter().map(fetched_of).collect::<PyResult<Vec<_>>>()?;
+        self.reading(reads, |state, reader| state.prepare(&pages.iter().collect::<Vec<_>>(), reader))
     }
 
     fn compare_with<'py>(
@@ -154,32 +173,6 @@ impl Core {
         let of = pointer(of.0, of.1.as_bytes());
         let verdict = self.reading(reads, |state, reader| state.compare_with(&of, &asking, reader))?;
         verdict_fields(reads.py(), &verdict, analysis)
-    }
-
-    fn of_site<'py>(
-        &self,
-        row_key: &[u8],
-        body: PyBackedBytes,
-        analysis: &Analysis,
-        kinds: Vec<String>,
-        status: i64,
-        reads: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let asking = asking_of(analysis, row_key, body, status);
-        let kinds = kinds_of(&kinds)?;
-        let verdict = self.reading(reads, |state, reader| state.of_site(&asking, &kinds, reader))?;
-        verdict.map(|verdict| verdict_fields(reads.py(), &verdict, analysis)).transpose()
-    }
-
-    fn shares<'py>(
-        &self,
-        analysis: &Analysis,
-        text_checksum: &[u8],
-        of: Place<'py>,
-        reads: &Bound<'py, PyAny>,
-    ) -> PyResult<(f64, f64)> {
-        let (marks, of) = (analysis.page.marks.as_ref(), pointer(of.0, of.1.as_bytes()));
-        self.reading(reads, |state, reader| state.shares(marks, text_checksum, &of, reader))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -203,24 +196,14 @@ impl Core {
 
     // --- the batch
 
-    /// Add a page to the batch; without columns it is one that no other page is compared with.
-    fn add<'py>(
-        &self,
-        place: Place<'py>,
-        body: PyBackedBytes,
-        analysis: &Analysis,
-        status: i64,
-        columns: Option<Columns>,
-        reads: &Bound<'py, PyAny>,
-    ) -> PyResult<()> {
-        let (timestamp, row_key) = (place.0, place.1.as_bytes());
-        let asking = columns.as_ref().map(|_| asking_of(analysis, row_key, body, status));
-        let pointer = pointer(timestamp, row_key);
-        self.reading(reads, |state, reader| {
-            state.note_record(row_key, timestamp);
-            let Some((asking, columns)) = asking.zip(columns) else { return Ok(()) };
-            state.add(pointer, asking, columns, reader)
-        })
+    /// Pages and visits of the batch that get a record.
+    fn pages(&self, python: Python<'_>) -> PyResult<Vec<Judged>> {
+        self.with(python, |state| Ok(state.pages_of_batch().iter().cloned().map(Judged).collect()))
+    }
+
+    /// How many pages and visits of the batch get a record, and the bytes of their bodies.
+    fn size(&self, python: Python<'_>) -> PyResult<(usize, usize)> {
+        self.with(python, |state| Ok((state.pages_of_batch().len(), state.body_bytes_of_batch())))
     }
 
     fn post<'py>(
@@ -264,16 +247,14 @@ impl Core {
         self.with(python, |state| Ok(state.is_in_batch(&pointer)))
     }
 
-    /// The batch is committed; `columns` gives those of each of its pages, by time and row key, as they were written.
-    fn committed(&self, columns: &Bound<'_, PyDict>) -> PyResult<()> {
-        let python = columns.py();
+    /// The batch is committed, its pages with the values of a group.
+    fn committed(&self, python: Python<'_>, group: PyRef<'_, Group>) -> PyResult<()> {
         self.with(python, |state| {
-            state.committed(|pointer| {
-                let found = columns.get_item(place_of(python, pointer))?;
-                let found = found.ok_or_else(|| PyValueError::new_err("a page of the batch was not written"))?;
-                let found = found.cast_into::<PyDict>()?;
-                Ok::<_, PyErr>((found.clone().unbind(), column_bytes(&found)?))
-            })
+            state.committed(|place, number| {
+                let mut cells = group.0.cells_of_page(place);
+                cells.find(|(other, _)| usize::from(*other) == number).map(|(_, cell_value)| cell_value)
+            });
+            Ok(())
         })
     }
 
@@ -286,24 +267,23 @@ impl Core {
 
     // --- the caches
 
-    /// After a commit; gives the rows of pages of which captures have changed.
-    fn follow<'py>(&self, rows: &Bound<'py, PyAny>, is_sure: bool) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let (postings, changed) = changes_of(rows)?;
+    /// After a commit.
+    fn follow(&self, rows: &Bound<'_, PyAny>, is_sure: bool) -> PyResult<()> {
         if self.state.try_lock().is_ok_and(|state| state.is_none()) {
             self.missed.store(true, Ordering::Relaxed);
-            return Ok(changed);
+            return Ok(());
         }
+        let reads_set =
+            self.state.try_lock().is_ok_and(|state| state.as_ref().is_some_and(|its| its.has_taken_times()));
+        let (postings, changed) = changes_of(rows, reads_set)?;
         self.with(rows.py(), |state| {
             postings.iter().for_each(|(row, added, removed)| state.follow(row, added, removed, is_sure));
-            changed.iter().for_each(|row| state.drop_row(row.as_bytes()));
-            Ok(())
-        })?;
-        Ok(changed)
-    }
-
-    fn clear_postings(&self, python: Python<'_>) -> PyResult<()> {
-        self.with(python, |state| {
-            state.clear_postings();
+            for row in &changed {
+                state.follow_row(&row.row_key, &row.set, row.deletes, is_sure);
+                if row.uncovers {
+                    state.uncover();
+                }
+            }
             Ok(())
         })
     }
@@ -330,19 +310,9 @@ impl Core {
         Ok(text.map(|text| PyBytes::new(reads.py(), &text)))
     }
 
-    fn is_readable<'py>(&self, place: Place<'py>, reads: &Bound<'py, PyAny>) -> PyResult<bool> {
-        let pointer = pointer(place.0, place.1.as_bytes());
-        self.reading(reads, |state, reader| state.is_readable(&pointer, reader))
-    }
-
     fn is_current<'py>(&self, place: Place<'py>, reads: &Bound<'py, PyAny>) -> PyResult<bool> {
         let pointer = pointer(place.0, place.1.as_bytes());
         self.reading(reads, |state, reader| state.is_current(&pointer, reader))
-    }
-
-    fn prepare<'py>(&self, pages: Vec<PyRef<'py, Analysis>>, reads: &Bound<'py, PyAny>) -> PyResult<()> {
-        let pages = pages.iter().map(|page| page.page.clone()).collect::<Vec<_>>();
-        self.reading(reads, |state, reader| state.prepare(&pages, reader))
     }
 
     fn prepare_rows(&self, rows: Vec<Vec<u8>>, reads: &Bound<'_, PyAny>) -> PyResult<()> {

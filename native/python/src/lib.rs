@@ -40,7 +40,7 @@ mod verdicts;
 use pyo3::prelude::*;
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 44;
+const INTERFACE: u32 = 46;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -61,6 +61,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     keys::add_to(module)?;
     moving::add_to(module)?;
     packed::add_to(module)?;
+    pages::add_to(module)?;
     postings::add_to(module)?;
     queries::add_to(module)?;
     reads::add_to(module)?;

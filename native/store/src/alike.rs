@@ -28,12 +28,12 @@ pub struct Similar {
     pub contains: f64,
 }
 
-impl<Columns> Core<Columns> {
+impl<H> Core<H> {
     /// The verdict of a page against the pages of its own site that show what they did; None if there is none.
     ///
     /// Pages of other sites hide none of them: a body or a text has at most `MOST_FOREIGN` such pages looked through.
     /// Texts are those of the candidates of `compare`.  Only some kinds of verdicts are looked for.
-    pub fn of_site<R: Reads<Columns = Columns>>(
+    pub fn of_site<R: Reads<Held = H>>(
         &mut self,
         asking: &Asking,
         kinds: &[Kind],
@@ -89,7 +89,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// The oldest page of a row of postings that fits, is of the site of the page that asks, and shows what it did.
-    fn first_of_site<R: Reads<Columns = Columns>>(
+    fn first_of_site<R: Reads<Held = H>>(
         &mut self,
         row: &[u8],
         asking: &Asking,
@@ -113,7 +113,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// The pages like a page, at most `limit` with its body or text, then others with a similarity of `least` and more.
-    pub fn similar<R: Reads<Columns = Columns>>(
+    pub fn similar<R: Reads<Held = H>>(
         &mut self,
         asking: &Asking,
         least: f64,
@@ -145,7 +145,7 @@ impl<Columns> Core<Columns> {
 
     /// Pages of other rows with the body, or with the text and title of a page, and the first pages with only its text:
     /// oldest first within each verdict, until there are `limit`.
-    fn equal<R: Reads<Columns = Columns>>(
+    fn equal<R: Reads<Held = H>>(
         &mut self,
         asking: &Asking,
         limit: usize,
@@ -210,7 +210,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// Add a page with an equal text, unless it was found before, or cannot be read; whether it was added.
-    fn is_found<R: Reads<Columns = Columns>>(
+    fn is_found<R: Reads<Held = H>>(
         &mut self,
         pointer: &Pointer,
         kind: Kind,

@@ -45,10 +45,10 @@ pub(crate) fn largest(matches: &[Match], share: impl Fn(&Match) -> f64) -> Optio
         .min_by(|one, other| share(other).total_cmp(&share(one)).then_with(|| one.pointer.cmp(&other.pointer)))
 }
 
-impl<Columns> Core<Columns> {
+impl<H> Core<H> {
     /// The exact Jaccard coefficient of a page and the text of a stored page, and the share of the page that is in that
     /// text; both are 0 if either text has no word, or is unreadable.
-    pub fn shares<R: Reads<Columns = Columns>>(
+    pub fn shares<R: Reads<Held = H>>(
         &mut self,
         marks: Option<&Arc<Marks>>,
         text_checksum: &[u8],
@@ -82,7 +82,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// Candidates for a page, verified: most similar first; and what the index proposed.
-    pub(crate) fn matches<R: Reads<Columns = Columns>>(
+    pub(crate) fn matches<R: Reads<Held = H>>(
         &mut self,
         asking: &Asking,
         marks: &Arc<Marks>,
@@ -114,7 +114,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// Compare a page that has many relatives with further texts whose sketches say that they are near.
-    fn verify_likeliest<R: Reads<Columns = Columns>>(
+    fn verify_likeliest<R: Reads<Held = H>>(
         &mut self,
         asking: &Asking,
         marks: &Arc<Marks>,
@@ -145,7 +145,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// Compare a page with texts until there are `limit` matches.
-    fn verify<R: Reads<Columns = Columns>>(
+    fn verify<R: Reads<Held = H>>(
         &mut self,
         asking: &Asking,
         marks: &Arc<Marks>,
@@ -192,7 +192,7 @@ impl<Columns> Core<Columns> {
     /// Shingles that a page shares with the text of a stored page, and shingles of that text; None if it is unreadable.
     ///
     /// The shingles of the page are held.
-    fn overlap<R: Reads<Columns = Columns>>(
+    fn overlap<R: Reads<Held = H>>(
         &mut self,
         marks: &Marks,
         number: u64,
@@ -220,7 +220,7 @@ impl<Columns> Core<Columns> {
     /// - `checksum`: of the text that has this number, as far as it is known; another text may have it, too.
     /// - `is_unlike`: the page was not compared with the text's sketch; then there is also no page if the sketch rules
     ///   out that they are similar, or that one contains the other.
-    fn oldest_of_text<R: Reads<Columns = Columns>>(
+    fn oldest_of_text<R: Reads<Held = H>>(
         &mut self,
         asking: &Asking,
         marks: &Marks,

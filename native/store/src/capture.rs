@@ -82,6 +82,42 @@ fn sha1_of(value: &[u8]) -> Option<[u8; SHA1_BYTES]> {
     Some(digest)
 }
 
+/// Cell values of columns by their numbers, in one piece of memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    bytes: Vec<u8>,
+    /// The number of each, and where its cell value ends.
+    ends: Vec<(u8, usize)>,
+}
+
+impl Columns {
+    /// With room for those of a page.
+    pub fn with_room() -> Self {
+        Self { bytes: Vec::with_capacity(1024), ends: Vec::with_capacity(FIELDS) }
+    }
+
+    /// Add a column that is not there, with a cell value of several parts.
+    pub fn push(&mut self, number: usize, parts: &[&[u8]]) {
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.ends.push((number as u8, self.bytes.len()));
+    }
+
+    /// Numbers and cell values.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, &[u8])> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|(_, end)| *end));
+        self.ends.iter().zip(starts).map(|((number, end), start)| (*number, &self.bytes[start..*end]))
+    }
+
+    /// The cell value of a column; empty if it is not there.
+    pub fn get(&self, number: usize) -> &[u8] {
+        self.iter().find(|(other, _)| usize::from(*other) == number).map_or(&[], |(_, cell_value)| cell_value)
+    }
+
+    pub fn has(&self, number: usize) -> bool {
+        self.ends.iter().any(|(other, _)| usize::from(*other) == number)
+    }
+}
+
 /// A field of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field<'a> {
@@ -246,6 +282,7 @@ mod tests {
         for (number, family, qualifier) in [
             (BODY, "page", &b"body"[..]),
             (STATUS, "http", b"status"),
+            (HEADERS, "http", b"headers"),
             (PAYLOAD_DIGEST, "http", b"payload_digest"),
             (VISIT, "http", b"visit"),
             (TITLE, "text", b"title"),

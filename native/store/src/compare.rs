@@ -183,13 +183,9 @@ impl Verdict {
     }
 }
 
-impl<Columns> Core<Columns> {
+impl<H> Core<H> {
     /// Compare a page with the live pages of other rows, and give its verdict.
-    pub fn compare<R: Reads<Columns = Columns>>(
-        &mut self,
-        asking: &Asking,
-        reads: &mut R,
-    ) -> Result<Verdict, R::Error> {
+    pub fn compare<R: Reads<Held = H>>(&mut self, asking: &Asking, reads: &mut R) -> Result<Verdict, R::Error> {
         let page = &asking.page;
         let word_count = page.word_count();
         if word_count == 0 && is_blank(asking.body()) {
@@ -229,7 +225,7 @@ impl<Columns> Core<Columns> {
     /// Compare a page with one live page of another row: exact, same_text, near, contained, or new.
     ///
     /// Titles are not compared: the sweep that proposes the pair has seen all evidence.
-    pub fn compare_with<R: Reads<Columns = Columns>>(
+    pub fn compare_with<R: Reads<Held = H>>(
         &mut self,
         of: &Pointer,
         asking: &Asking,
@@ -269,7 +265,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// The oldest live page of another row with a text, and the title of the page that asks.
-    pub(crate) fn oldest_titled<R: Reads<Columns = Columns>>(
+    pub(crate) fn oldest_titled<R: Reads<Held = H>>(
         &mut self,
         asking: &Asking,
         text_checksum: &[u8],
@@ -287,7 +283,7 @@ impl<Columns> Core<Columns> {
 
     // --- texts
 
-    fn similar_text<R: Reads<Columns = Columns>>(
+    fn similar_text<R: Reads<Held = H>>(
         &mut self,
         asking: &Asking,
         marks: &Arc<Marks>,

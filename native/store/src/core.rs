@@ -3,7 +3,7 @@
 //! The batch comes first, then the caches, then what is read.  The caches have committed data alone; each commit updates
 //! them by key (`follow`), and what look-ups learnt from a batch is dropped with it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use docstore_kernel::postings::Answer;
@@ -13,9 +13,11 @@ use docstore_kernel::texts::Texts;
 use docstore_kernel::words::Words;
 
 use crate::analysed::{Analysed, Marks};
+use crate::batch::{Batch, Compared, Fetched, Judged, Response};
 use crate::candidates::Match;
+use crate::capture::{BODY, MAIN, TITLE};
 use crate::compare::{text_compares, Rules, DELTA_SIMILARITY, LIKELY_CONTAINED, MIN_NEAR_WORDS, SKETCH_MARGIN};
-use crate::format::POSTING_TEXT;
+use crate::format::{POSTING_TEXT, VALUE_REF};
 use crate::keys::{posting_rows, text_number};
 use crate::lru::{Counts, Lru};
 use crate::pages::{Asking, Named, Page, Reads, Stored, Value};
@@ -23,12 +25,15 @@ use crate::posted::{
     body_row, number_of, pointer as pointer_of, row_key_of, text_row, time_of, Condition, Oldest, Pages, Pointer,
     Postings, Row,
 };
+use crate::times::TakenTimes;
 use crate::titles::{same_title, Titled};
+use crate::values::inline;
+use crate::verdict::STORED_TEXT;
 
 /// The memory of a sketch.  Most candidates are recent pages of the same site, and sketches rule out most.
 const SKETCH_BYTES: usize = 400;
-/// The memory of a cached page without its columns; and of the entry of its row.
-const PAGE_BYTES: usize = 1600;
+/// The memory of a cached page without its cell values; and of the entry of its row.
+const PAGE_BYTES: usize = 900;
 const ENTRY_BYTES: usize = 250;
 /// Texts without a live page that are remembered.
 const MAX_GONE: usize = 65_536;
@@ -45,27 +50,6 @@ pub struct Shares {
     pub shingles: usize,
 }
 
-/// A page of the batch that others are compared with.
-struct InBatch<Columns> {
-    stored: Stored<Columns>,
-    asking: Asking,
-}
-
-/// Pages that are judged and not committed.
-struct Batch<Columns> {
-    /// In the order in which they were judged.
-    order: Vec<Pointer>,
-    pages: HashMap<Pointer, InBatch<Columns>>,
-    /// Times of all records by row.
-    rows: HashMap<Box<[u8]>, Vec<u64>>,
-}
-
-impl<Columns> Default for Batch<Columns> {
-    fn default() -> Self {
-        Self { order: Vec::new(), pages: HashMap::new(), rows: HashMap::new() }
-    }
-}
-
 /// The last proposal: judging a page and posting it ask the same.
 struct Proposed {
     marks: Arc<Marks>,
@@ -75,9 +59,10 @@ struct Proposed {
 }
 
 /// Cached committed pages of a row, by time.
-type CachedRow<Columns> = Vec<(u64, Stored<Columns>)>;
+type CachedRow = Vec<(u64, Stored)>;
 
-pub struct Core<Columns> {
+/// `H` is what the caller holds of a page of the batch.
+pub struct Core<H> {
     pub(crate) rules: Rules,
     pub postings: Postings,
     pub(crate) texts: Texts<Vec<u64>>,
@@ -88,15 +73,16 @@ pub struct Core<Columns> {
     /// How many texts turned out to have no live page.
     pub(crate) gone_seen: u64,
     gone: Lru<u64, ()>,
-    batch: Batch<Columns>,
-    cached: Lru<Box<[u8]>, CachedRow<Columns>>,
+    pub(crate) batch: Batch<H>,
+    pub(crate) taken_times: TakenTimes,
+    cached: Lru<Box<[u8]>, CachedRow>,
     proposed: Option<Proposed>,
     /// Whether a policy may hide captures or bodies.
     collects: bool,
     words: Words,
 }
 
-impl<Columns> Core<Columns> {
+impl<H> Core<H> {
     /// `caches`: committed postings are cached, and pages too unless their share is 0.
     pub fn new(rules: Rules, shares: Shares, caches: bool, collects: bool) -> Self {
         let bounds = Bounds {
@@ -113,6 +99,7 @@ impl<Columns> Core<Columns> {
             gone_seen: 0,
             gone: Lru::new(MAX_GONE),
             batch: Batch::default(),
+            taken_times: TakenTimes::default(),
             cached: Lru::new(shares.pages),
             proposed: None,
             collects,
@@ -127,31 +114,18 @@ impl<Columns> Core<Columns> {
 
     // --- the batch
 
-    /// Note that the batch has a record in a row, whether or not others are compared with it.
-    pub fn note_record(&mut self, row_key: &[u8], timestamp: u64) {
-        match self.batch.rows.get_mut(row_key) {
-            Some(times) => times.push(timestamp),
-            None => drop(self.batch.rows.insert(row_key.into(), vec![timestamp])),
-        }
+    /// Pages and visits of the batch that get a record, in the order in which they were judged.
+    pub fn pages_of_batch(&self) -> &[Arc<Judged<H>>] {
+        &self.batch.pages
     }
 
-    /// Add a page to the batch, and post it: later pages are compared with it.
-    pub fn add<R: Reads<Columns = Columns>>(
-        &mut self,
-        pointer: Pointer,
-        asking: Asking,
-        columns: Columns,
-        reads: &mut R,
-    ) -> Result<(), R::Error> {
-        self.post(&pointer, &asking, reads)?;
-        let stored = Stored { page: Arc::new(Page::of(&asking)), columns: Arc::new(columns), column_bytes: 0 };
-        self.batch.order.push(pointer.clone());
-        self.batch.pages.insert(pointer, InBatch { stored, asking });
-        Ok(())
+    /// Bytes of the bodies of the batch.
+    pub fn body_bytes_of_batch(&self) -> usize {
+        self.batch.body_bytes
     }
 
     /// Post a page with the batch: in its rows, and its text under its keys, if it is long enough and not posted yet.
-    pub fn post<R: Reads<Columns = Columns>>(
+    pub fn post<R: Reads<Held = H>>(
         &mut self,
         pointer: &Pointer,
         asking: &Asking,
@@ -175,29 +149,41 @@ impl<Columns> Core<Columns> {
 
     /// Whether a page of the batch is stored there, and others are compared with it.
     pub fn is_in_batch(&self, pointer: &[u8]) -> bool {
-        self.batch.pages.contains_key(pointer)
+        self.batch.compared.contains_key(pointer)
     }
 
-    /// The batch is committed: cache its pages, with their columns as they were written, and begin the next one.
-    pub fn committed<E>(&mut self, mut columns: impl FnMut(&Pointer) -> Result<(Columns, usize), E>) -> Result<(), E> {
+    /// The batch is committed: cache its pages, and begin the next one.
+    ///
+    /// `cell` gives the cell value of a column of a page as it was written, by the place of the page in the batch.
+    pub fn committed<'a>(&mut self, cell: impl Fn(usize, usize) -> Option<&'a [u8]>) {
         let mut batch = std::mem::take(&mut self.batch);
         self.postings.new = Default::default();
         self.proposed = None;
-        for pointer in batch.order {
-            let Some(InBatch { stored, .. }) = batch.pages.remove(&pointer) else { continue };
-            if !self.collects {
-                // Else a policy may hide a late capture as soon as it is written.
-                let (columns, column_bytes) = columns(&pointer)?;
-                let stored = Stored { page: stored.page, columns: Arc::new(columns), column_bytes };
-                self.cache(row_key_of(&pointer), vec![(time_of(&pointer), stored)]);
-            }
+        if self.collects {
+            return; // a policy may hide a late capture as soon as it is written
         }
-        Ok(())
+        for (place, judged) in batch.pages.iter().enumerate() {
+            let pointer = &judged.pointer;
+            let Some(record) = &judged.record else { continue };
+            // Of two pages at one time the last one is compared with.
+            let is_last = |compared: &Compared<H>| Arc::ptr_eq(&compared.judged, judged);
+            if !batch.compared.get(pointer).is_some_and(is_last) {
+                continue;
+            }
+            let Some(Compared { stored, .. }) = batch.compared.remove(pointer) else { continue };
+            let written = |number| cell(place, number).unwrap_or_else(|| record.columns.get(number)).into();
+            let cells = [TITLE, MAIN, BODY].map(written);
+            self.cache(
+                row_key_of(pointer),
+                vec![(time_of(pointer), Stored { page: stored.page, cells: Arc::new(cells) })],
+            );
+        }
     }
 
     /// Drop the batch, whose commit failed, or whose outcome is not known, and what look-ups learnt from it.
     pub fn drop_batch(&mut self) {
         self.batch = Batch::default();
+        self.taken_times.clear();
         self.postings.new = Default::default();
         self.clear_postings();
     }
@@ -231,8 +217,35 @@ impl<Columns> Core<Columns> {
         self.postings.follow(row, added, removed, is_sure);
     }
 
-    fn cache(&mut self, row_key: &[u8], row: CachedRow<Columns>) {
-        let cost = row.iter().map(|(_, stored)| PAGE_BYTES + stored.column_bytes).sum::<usize>() + ENTRY_BYTES;
+    /// After a commit that has changed captures of a row of pages: those that it has set, and whether it deletes some.
+    pub fn follow_row(&mut self, row_key: &[u8], set: &[(u64, Box<[u8]>)], deletes: bool, is_sure: bool) {
+        self.drop_row(row_key);
+        self.batch.absent.remove(row_key);
+        self.taken_times.follow(row_key, set, deletes, is_sure);
+    }
+
+    /// After a commit that has deleted some captures of a row.
+    pub fn uncover(&mut self) {
+        if self.collects {
+            self.clear_postings(); // an older page of the row may be live again, and its text is known as gone
+        }
+    }
+
+    /// Whether `follow_row` needs to know which captures were set.
+    pub fn has_taken_times(&self) -> bool {
+        !self.taken_times.is_empty()
+    }
+
+    /// Others have committed while a page was judged: nothing is sure that is known of rows.
+    pub fn clear_rows(&mut self) {
+        self.clear_postings();
+        self.clear_pages();
+        self.batch.absent.clear();
+        self.taken_times.clear();
+    }
+
+    fn cache(&mut self, row_key: &[u8], row: CachedRow) {
+        let cost = row.iter().map(|(_, stored)| PAGE_BYTES + stored.cell_bytes()).sum::<usize>() + ENTRY_BYTES;
         self.cached.put(row_key.into(), cost, row);
     }
 
@@ -242,33 +255,28 @@ impl<Columns> Core<Columns> {
     ///
     /// A page of the batch is live if it will be once the batch is committed.  If a policy may hide captures, a record of
     /// the batch can hide others of its row; then they are read with the records of the batch, and not cached.
-    pub fn page<R: Reads<Columns = Columns>>(
-        &mut self,
-        pointer: &Pointer,
-        reads: &mut R,
-    ) -> Result<Option<Stored<Columns>>, R::Error> {
+    pub fn page<R: Reads<Held = H>>(&mut self, pointer: &Pointer, reads: &mut R) -> Result<Option<Stored>, R::Error> {
         let (timestamp, row_key) = (time_of(pointer), row_key_of(pointer));
-        let pending = self.batch.rows.get(row_key);
-        let is_in_batch = pending.is_some_and(|times| self.collects || times.contains(&timestamp));
-        if is_in_batch {
-            if let Some(found) = self.batch.pages.get(pointer).filter(|_| !self.collects) {
+        let pending = self.batch.of_row(row_key);
+        if pending.iter().any(|page| self.collects || page.pointer == *pointer) {
+            if let Some(found) = self.batch.compared.get(pointer).filter(|_| !self.collects) {
                 return Ok(Some(found.stored.clone()));
             }
-            return reads.page(pointer);
+            return reads.page(pointer, pending);
         }
         let row = self.cached.get(row_key);
         if let Some((_, stored)) = row.as_ref().and_then(|row| row.iter().find(|(time, _)| *time == timestamp)) {
             return Ok(Some(stored.clone()));
         }
         let mut row = row.map_or_else(Vec::new, |row| row.clone());
-        let Some(found) = reads.page(pointer)? else { return Ok(None) };
+        let Some(found) = reads.page(pointer, pending)? else { return Ok(None) };
         row.push((timestamp, found.clone()));
         self.cache(row_key, row);
         Ok(Some(found))
     }
 
     /// The page at a row and time; None also if it is known to be unreadable.
-    pub(crate) fn readable_page<R: Reads<Columns = Columns>>(
+    pub(crate) fn readable_page<R: Reads<Held = H>>(
         &mut self,
         pointer: &Pointer,
         reads: &mut R,
@@ -280,22 +288,28 @@ impl<Columns> Core<Columns> {
     }
 
     /// A value of a page, empty if it has none; None if it cannot be read.
-    pub fn value<R: Reads<Columns = Columns>>(
+    pub fn value<R: Reads<Held = H>>(
         &mut self,
         pointer: &Pointer,
         value: Value,
         reads: &mut R,
     ) -> Result<Option<Vec<u8>>, R::Error> {
-        if let Some(InBatch { asking, .. }) = self.batch.pages.get(pointer).filter(|_| !self.collects) {
+        if let Some(Compared { judged, .. }) = self.batch.compared.get(pointer).filter(|_| !self.collects) {
+            let asking = &judged.fetched.asking;
             let raw = match value {
                 Value::Title => &asking.page.title,
                 Value::Main => asking.main(),
+                Value::Body if judged.verdict.stored == STORED_TEXT => &[],
                 Value::Body => asking.body(),
             };
             return Ok(Some(raw.to_vec()));
         }
         let Some(stored) = self.page(pointer, reads)? else { return Ok(Some(Vec::new())) };
-        let found = reads.value(pointer, value, &stored.columns)?;
+        let cell_value = stored.cell(value);
+        if let Some(raw) = inline(cell_value) {
+            return Ok(Some(raw.to_vec())); // nearly all titles
+        }
+        let found = reads.value(pointer, value, cell_value, self.batch.of_row(row_key_of(pointer)))?;
         if found.is_none() {
             self.drop_row(row_key_of(pointer));
         }
@@ -303,16 +317,16 @@ impl<Columns> Core<Columns> {
     }
 
     /// Whether the body of a page can be read.
-    pub fn is_readable<R: Reads<Columns = Columns>>(
-        &mut self,
-        pointer: &Pointer,
-        reads: &mut R,
-    ) -> Result<bool, R::Error> {
+    pub fn is_readable<R: Reads<Held = H>>(&mut self, pointer: &Pointer, reads: &mut R) -> Result<bool, R::Error> {
         if self.is_in_batch(pointer) {
             return Ok(true);
         }
         let Some(stored) = self.page(pointer, reads)? else { return Ok(true) };
-        let is_readable = reads.is_readable(pointer, &stored.columns)?;
+        let cell_value = stored.cell(Value::Body);
+        if cell_value.first() != Some(&VALUE_REF) {
+            return Ok(true);
+        }
+        let is_readable = reads.is_readable(pointer, cell_value, self.batch.of_row(row_key_of(pointer)))?;
         if !is_readable {
             self.drop_row(row_key_of(pointer));
         }
@@ -320,14 +334,10 @@ impl<Columns> Core<Columns> {
     }
 
     /// Whether a page is live and what its URL shows today: nothing newer there has other bytes or another status class.
-    pub fn is_current<R: Reads<Columns = Columns>>(
-        &mut self,
-        pointer: &Pointer,
-        reads: &mut R,
-    ) -> Result<bool, R::Error> {
+    pub fn is_current<R: Reads<Held = H>>(&mut self, pointer: &Pointer, reads: &mut R) -> Result<bool, R::Error> {
         let Some(Stored { page, .. }) = self.page(pointer, reads)? else { return Ok(false) };
         let row_key = row_key_of(pointer);
-        let Some(newest) = reads.newest(row_key)? else { return Ok(false) };
+        let Some(newest) = reads.newest(row_key, self.batch.of_row(row_key))? else { return Ok(false) };
         if newest == time_of(pointer) {
             return Ok(true);
         }
@@ -336,7 +346,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// Title and text of a page as words.
-    pub(crate) fn titled<R: Reads<Columns = Columns>>(
+    pub(crate) fn titled<R: Reads<Held = H>>(
         &mut self,
         pointer: &Pointer,
         reads: &mut R,
@@ -357,17 +367,18 @@ impl<Columns> Core<Columns> {
 
     // --- look-ups
 
-    /// Read into the cache, if there is one, the rows of the pages that are judged next, in two calls: those of bodies and
-    /// texts, then those of texts with titles, which exist for few.
-    pub fn prepare<R: Reads<Columns = Columns>>(
-        &mut self,
-        pages: &[Arc<Analysed>],
-        reads: &mut R,
-    ) -> Result<(), R::Error> {
+    /// Read for the pages that are judged next, in few calls: which of their rows exist; and into the cache, if there is
+    /// one, the rows of postings of bodies and texts, then those of texts with titles, which exist for few.
+    pub fn prepare<R: Reads<Held = H>>(&mut self, pages: &[&Fetched<H>], reads: &mut R) -> Result<(), R::Error> {
+        let fetched = pages.iter().filter(|page| page.response != Response::Refused);
+        let absent = reads.absent_rows(fetched.map(|page| &*page.asking.row_key).collect())?;
+        self.batch.absent.extend(absent);
+        let pages = pages.iter().filter(|page| page.response == Response::Page).map(|page| &*page.asking.page);
+        let pages: Vec<&Analysed> = pages.collect();
         if !self.postings.caches() {
             return Ok(());
         }
-        let texts = pages.iter().filter_map(|page| Some((page, page.marks.as_ref()?)));
+        let texts = pages.iter().filter_map(|page| Some((*page, page.marks.as_ref()?)));
         let mut rows: Vec<Vec<u8>> = pages.iter().map(|page| body_row(&page.checksum)).collect();
         rows.extend(texts.clone().map(|(_, marks)| text_row(marks.number).to_vec()));
         self.prepare_rows(rows, reads)?;
@@ -381,11 +392,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// Read rows of postings into the cache, if there is one, in one call.
-    pub fn prepare_rows<R: Reads<Columns = Columns>>(
-        &mut self,
-        mut rows: Vec<Vec<u8>>,
-        reads: &mut R,
-    ) -> Result<(), R::Error> {
+    pub fn prepare_rows<R: Reads<Held = H>>(&mut self, mut rows: Vec<Vec<u8>>, reads: &mut R) -> Result<(), R::Error> {
         rows.sort_unstable();
         rows.dedup();
         let rows: Vec<&[u8]> = rows.iter().map(|row| &row[..]).collect();
@@ -395,11 +402,7 @@ impl<Columns> Core<Columns> {
     /// The texts that share a band or a 0-mod-p fingerprint with a page, ranked.
     ///
     /// Texts that are known to be gone are left out, and take no place of others.
-    pub fn propose<R: Reads<Columns = Columns>>(
-        &mut self,
-        marks: &Arc<Marks>,
-        reads: &mut R,
-    ) -> Result<Arc<Answer>, R::Error> {
+    pub fn propose<R: Reads<Held = H>>(&mut self, marks: &Arc<Marks>, reads: &mut R) -> Result<Arc<Answer>, R::Error> {
         let rows = self.postings.new.len();
         if let Some(last) = &self.proposed {
             if Arc::ptr_eq(&last.marks, marks) && last.rows == rows && last.gone_seen == self.gone_seen {
@@ -440,7 +443,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// Whether a page is live, and is what is looked for in a row of postings.
-    pub(crate) fn fits<R: Reads<Columns = Columns>>(
+    pub(crate) fn fits<R: Reads<Held = H>>(
         &mut self,
         pointer: &Pointer,
         row: &[u8],
@@ -466,7 +469,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// The oldest page of a row of postings that fits and is not of a row of pages.
-    pub(crate) fn oldest<R: Reads<Columns = Columns>>(
+    pub(crate) fn oldest<R: Reads<Held = H>>(
         &mut self,
         row: &[u8],
         row_key: &[u8],
@@ -504,14 +507,14 @@ impl<Columns> Core<Columns> {
 }
 
 /// A row of postings, for `Oldest`.
-struct AskedRow<'a, Columns, R> {
-    core: &'a mut Core<Columns>,
+struct AskedRow<'a, H, R> {
+    core: &'a mut Core<H>,
     row: &'a [u8],
     condition: &'a Condition,
     reads: &'a mut R,
 }
 
-impl<R: Reads> Row for AskedRow<'_, R::Columns, R> {
+impl<R: Reads> Row for AskedRow<'_, R::Held, R> {
     type Error = R::Error;
 
     fn fits(&mut self, page: &Pointer) -> Result<bool, R::Error> {

@@ -17,7 +17,7 @@ use docstore_frames::{encode_group, Base as FrameBase, Body, Dictionary, Effort,
 use docstore_frames::{Shelf, Sites, Value, Way};
 
 use crate::bases::{Base, Bases, NewBase, Pointer, Reads, LARGEST_BASE_BYTES};
-use crate::capture::{self, BODY, MAIN};
+use crate::capture::{self, Columns, BODY, MAIN};
 use crate::format::{BASE_FAMILY, CAPTURE_FAMILY, CAPTURE_FIELDS, CAPTURE_STORED, RECORD_VALUE, VALUE_INLINE};
 use crate::packed::PackedRows;
 use crate::record::{NewRecord, Records};
@@ -82,28 +82,28 @@ pub fn is_shared_copy(kind: &str, stored: &str) -> bool {
     kind == "exact" && stored == "reference"
 }
 
-/// A page or visit with its verdict; see `storage.writes.Write`.
+/// A page or visit with its verdict; see `batch::Judged`.
 pub struct NewPage<R> {
     pub pointer: Pointer,
     /// Of its record.
     pub kind: u8,
     pub arrived: u64,
     pub confirms: u64,
-    /// Number and cell value of the columns of its record.  All values are in their cells, however long they are, except
-    /// body and text.
-    pub columns: Vec<(u8, R)>,
+    /// Columns of its record except body and text; and number and value of those that are too long for a cell.
+    pub columns: Arc<Columns>,
+    pub long: Vec<(u8, R)>,
     pub body: R,
     pub text: R,
     /// Names of body and text as bases; None for one that has none.
     pub body_name: Option<Name>,
     pub text_name: Option<Name>,
     /// Its row key without versions; empty if it has none.
-    pub path: R,
+    pub path: Box<[u8]>,
     /// The page that its verdict names, if it is an exact copy of it and stored by reference.
     pub copies: Option<Pointer>,
     /// The page of its own row before it, with the cell values of its body and text: a policy may hide them once the
     /// group is committed.
-    pub previous: Option<(Pointer, [Option<R>; 2])>,
+    pub previous: Option<(Pointer, [Box<[u8]>; 2])>,
     /// The nearest page of another row.
     pub nearest: Option<Pointer>,
     /// Its row has the same bytes, but they cannot be read, so it is stored whole.
@@ -131,8 +131,6 @@ struct NewValue<R> {
     owner: usize,
     column: Column,
     held: Arc<R>,
-    /// Where the value begins: behind the tag of a cell's value.
-    start: usize,
     /// None if no other value may be a delta against it.
     name: Option<Name>,
     /// The likeliest first; None keeps a place free.
@@ -145,7 +143,7 @@ struct NewValue<R> {
 
 impl<R: AsRef<[u8]>> NewValue<R> {
     fn raw(&self) -> &[u8] {
-        &(*self.held).as_ref()[self.start..]
+        (*self.held).as_ref()
     }
 }
 
@@ -155,7 +153,7 @@ struct Capture<R> {
     kind: u8,
     arrived: u64,
     confirms: u64,
-    columns: Vec<(u8, R)>,
+    columns: Arc<Columns>,
     parts: Vec<(u8, Part<R>)>,
 }
 
@@ -242,16 +240,7 @@ impl<R: AsRef<[u8]> + Send + Sync> Group<R> {
         let bases = base.map(|base| Some(Part::Stored(Arc::new(base)))).into_iter().collect();
         self.owners.push(owner);
         let owner = self.owners.len() - 1;
-        self.values.push(NewValue {
-            owner,
-            column,
-            held: Arc::new(raw),
-            start: 0,
-            name: None,
-            bases,
-            body,
-            same: None,
-        });
+        self.values.push(NewValue { owner, column, held: Arc::new(raw), name: None, bases, body, same: None });
     }
 
     /// Add the long values of a page, with what its body and text may be deltas against.
@@ -266,11 +255,11 @@ impl<R: AsRef<[u8]> + Send + Sync> Group<R> {
         let mut parts = Vec::new();
         let mut of_page = [None, None];
         let (related, same) = self.related(&page, bases, reads)?;
-        let NewPage { pointer, kind, arrived, confirms, mut columns, .. } = page;
+        let NewPage { pointer, kind, arrived, confirms, columns, long, .. } = page;
         if kind == CAPTURE_STORED {
             let (of_body, of_text): (Vec<_>, Vec<_>) = related.into_iter().unzip();
             let mut body = None;
-            if columns.iter().all(|(number, _)| usize::from(*number) != BODY) {
+            if !columns.has(BODY) {
                 let part = match same {
                     Some(Part::Stored(base)) => Part::Stored(base),
                     same => {
@@ -292,11 +281,9 @@ impl<R: AsRef<[u8]> + Send + Sync> Group<R> {
             of_page[1] = Some(text.clone());
             parts.push((MAIN as u8, text));
         }
-        let is_long_one = |(_, cell_value): &(u8, R)| is_long(cell_value.as_ref().len().saturating_sub(1));
-        while let Some(place) = columns.iter().position(is_long_one) {
-            let (number, held) = columns.remove(place);
+        for (number, held) in long {
             let value = Self::value(owner, usize::from(number), Arc::new(held), None);
-            parts.push((number, Part::New(self.push(NewValue { start: 1, ..value }))));
+            parts.push((number, Part::New(self.push(value))));
         }
         self.pages.insert(pointer, of_page);
         self.captures.push(Capture { owner, kind, arrived, confirms, columns, parts });
@@ -306,7 +293,7 @@ impl<R: AsRef<[u8]> + Send + Sync> Group<R> {
     /// A value of a field with nothing to lean on.
     fn value(owner: usize, field: usize, held: Arc<R>, name: Option<Name>) -> NewValue<R> {
         let (column, bases, body, same) = (Column::Field(field as u8), Vec::new(), None, None);
-        NewValue { owner, column, held, start: 0, name, bases, body, same }
+        NewValue { owner, column, held, name, bases, body, same }
     }
 
     /// Add a value; gives its number.
@@ -322,7 +309,7 @@ impl<R: AsRef<[u8]> + Send + Sync> Group<R> {
     /// site; the second is the nearest page.  The text is None if the page's own text is too short for a delta.
     fn related<S: Reads<R>>(&self, page: &NewPage<R>, bases: &mut Bases<R>, reads: &mut S) -> RelatedOf<R, S> {
         let mut related = Vec::new();
-        let keeps_body = page.columns.iter().all(|(number, _)| usize::from(*number) != BODY);
+        let keeps_body = !page.columns.has(BODY);
         if page.kind != CAPTURE_STORED || !keeps_body || !self.shares {
             return Ok((related, None));
         }
@@ -355,7 +342,7 @@ impl<R: AsRef<[u8]> + Send + Sync> Group<R> {
         reads: &mut S,
     ) -> Result<Vec<Relative<R>>, S::Error> {
         let mut related = Vec::new();
-        let sibling = bases.replace_newest(page.path.as_ref(), &page.pointer);
+        let sibling = bases.replace_newest(&page.path, &page.pointer);
         let first = match &page.previous {
             Some((pointer, cells)) => Some((pointer, Some(cells))),
             None => sibling.as_ref().map(|sibling| (sibling, None)),
@@ -368,8 +355,8 @@ impl<R: AsRef<[u8]> + Send + Sync> Group<R> {
                 _ => Default::default(),
             };
             let cell = |column: usize| match cells {
-                Some(cells) => cells[column].as_ref().map_or(&[][..], AsRef::as_ref),
-                None => &shown[column],
+                Some(cells) => &*cells[column],
+                None => &*shown[column],
             };
             if let Some(body) = self.candidate(pointer, 0, cell(0), bases, reads)? {
                 let text = match has_text {
@@ -624,7 +611,8 @@ impl<R: AsRef<[u8]> + Send + Sync> Group<R> {
 
     /// Numbers and cell values of those columns of a page that are values of the group or shared ones.
     pub fn cells_of_page(&self, page: usize) -> impl Iterator<Item = (u8, &[u8])> {
-        self.captures[page].parts.iter().map(|(number, part)| (*number, self.cell_of(part)))
+        let parts = self.captures.get(page).into_iter().flat_map(|capture| &capture.parts);
+        parts.map(|(number, part)| (*number, self.cell_of(part)))
     }
 
     fn cell_of<'a>(&'a self, part: &'a Part<R>) -> &'a [u8] {
@@ -654,7 +642,7 @@ impl<R: AsRef<[u8]> + Send + Sync> Group<R> {
             let page = &self.owners[capture.owner];
             fields.clear();
             fields.extend(capture.parts.iter().map(|(number, part)| (*number, self.cell_of(part))));
-            fields.extend(capture.columns.iter().map(|(number, cell_value)| (*number, cell_value.as_ref())));
+            fields.extend(capture.columns.iter());
             let record = capture::encode(capture.kind, &mut fields, capture.arrived, capture.confirms);
             to.begin_row(TABLE, &page.row_key)?;
             to.add_cell(CAPTURE_FAMILY, b"", page.timestamp, &record)?;

@@ -25,13 +25,13 @@ pub(crate) struct Evidence {
 }
 
 /// The texts and bodies of pages, for `titles`.
-struct Reader<'a, Columns, R> {
-    core: &'a mut Core<Columns>,
+struct Reader<'a, H, R> {
+    core: &'a mut Core<H>,
     asking: &'a Asking,
     reads: &'a mut R,
 }
 
-impl<R: Reads> Shown for Reader<'_, R::Columns, R> {
+impl<R: Reads> Shown for Reader<'_, R::Held, R> {
     type Name = Named;
     type Error = R::Error;
 
@@ -65,7 +65,7 @@ impl Evidence {
     }
 }
 
-impl<Columns> Core<Columns> {
+impl<H> Core<H> {
     /// Matches that titles allow, most similar first, and matches that titles set apart from a page.
     ///
     /// A match that is set apart is replaced by the oldest page with the same text that is not, if there is one.
@@ -73,7 +73,7 @@ impl<Columns> Core<Columns> {
     /// - `least`: Jaccard coefficient below which there is no verdict; such matches are kept unchecked.
     /// - `decisive_only`: leave out matches that are less similar than one that is allowed: they decide no verdict, unless
     ///   one page is contained in the other.
-    pub(crate) fn by_titles<R: Reads<Columns = Columns>>(
+    pub(crate) fn by_titles<R: Reads<Held = H>>(
         &mut self,
         asking: &Asking,
         matches: Vec<Match>,
@@ -114,7 +114,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// Whether titles allow a verdict on the text of a page to name another page.
-    pub(crate) fn is_allowed<R: Reads<Columns = Columns>>(
+    pub(crate) fn is_allowed<R: Reads<Held = H>>(
         &mut self,
         asking: &Asking,
         evidence: &mut Evidence,
@@ -145,11 +145,7 @@ impl<Columns> Core<Columns> {
     }
 
     /// Pages that may be evidence: those that matched, and the oldest with their texts, live or not.
-    fn like_them<R: Reads<Columns = Columns>>(
-        &mut self,
-        matches: &[Match],
-        reads: &mut R,
-    ) -> Result<Vec<Pointer>, R::Error> {
+    fn like_them<R: Reads<Held = H>>(&mut self, matches: &[Match], reads: &mut R) -> Result<Vec<Pointer>, R::Error> {
         let (near, contained) = (self.rules.near - EVIDENCE_MARGIN, self.rules.contained);
         let like = || matches.iter().filter(|each| each.jaccard >= near || each.contained >= contained);
         let mut found: Vec<Pointer> = like().map(|each| each.pointer.clone()).collect();
@@ -165,7 +161,7 @@ impl<Columns> Core<Columns> {
         Ok(found)
     }
 
-    fn titled_of_host<'a, R: Reads<Columns = Columns>>(
+    fn titled_of_host<'a, R: Reads<Held = H>>(
         &mut self,
         pages: impl Iterator<Item = &'a Pointer>,
         host: &[u8],
@@ -182,7 +178,7 @@ impl<Columns> Core<Columns> {
 
     /// The oldest live page with the text of another page that titles allow: the oldest with the page's own title, or the
     /// first of all.
-    fn other_of_text<R: Reads<Columns = Columns>>(
+    fn other_of_text<R: Reads<Held = H>>(
         &mut self,
         asking: &Asking,
         evidence: &mut Evidence,

@@ -132,6 +132,33 @@ pub fn read<'a>(source: &'a [u8], at: &mut usize) -> Option<(Name<'a>, Text<'a>)
     Some((name, value))
 }
 
+/// Most characters of an ETag or a date that a rejected page keeps; servers write 10 to 70.
+const LONGEST_VALIDATOR: usize = 200;
+
+/// Of header fields those with which a page is asked for again; None if they are damaged.
+pub fn validators(source: &[u8]) -> Option<Vec<u8>> {
+    let (mut kept, mut at) = (Vec::new(), 0);
+    while at < source.len() {
+        let (name, value) = read(source, &mut at)?;
+        let name = match name {
+            Name::Known(place, true) => HEADER_NAMES[place].to_ascii_lowercase().into_bytes(),
+            Name::Known(place, false) => HEADER_NAMES[place].as_bytes().to_vec(),
+            Name::Spelled(name) => name.to_vec(),
+        };
+        let value = match &value {
+            Text::Known(place) => HEADER_VALUES[*place].as_bytes(),
+            Text::Date(date) => date,
+            Text::Spelled(value) => value,
+        };
+        let characters = value.utf8_chunks().map(|part| part.valid().chars().count() + part.invalid().len());
+        let is_validator = [&b"etag"[..], b"last-modified"].contains(&&*name.to_ascii_lowercase());
+        if is_validator && characters.sum::<usize>() <= LONGEST_VALIDATOR {
+            push(&mut kept, &name, value);
+        }
+    }
+    Some(kept)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,5 +228,22 @@ mod tests {
         for damaged in [&[127, 1][..], &[0x80, 1], &[1, 63], &[1]] {
             assert_eq!(read(damaged, &mut 0), None, "{damaged:?}");
         }
+    }
+    #[test]
+    fn validators_are_short_etags_and_dates() {
+        let long = [b'x'; 201];
+        let fields: [(&[u8], &[u8]); 6] = [
+            (b"ETag", b"\"1\""),
+            (b"Age", b"0"),
+            (b"last-modified", b"Tue, 14 Nov 2023 22:13:20 GMT"),
+            (b"EtAg", &long),
+            (b"eTag", "\u{e9}".as_bytes()),
+            (b"etag", &long[1..]),
+        ];
+        let all =
+            |places: &[usize]| places.iter().flat_map(|&at| encoded(fields[at].0, fields[at].1)).collect::<Vec<_>>();
+        assert_eq!(validators(&all(&[0, 1, 2, 3, 4, 5])), Some(all(&[0, 2, 4, 5])));
+        assert_eq!(validators(&all(&[1, 3])), Some(Vec::new()));
+        assert_eq!(validators(&all(&[0])[..2]), None);
     }
 }

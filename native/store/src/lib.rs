@@ -1,6 +1,8 @@
 //! The formats of a store, the rules about what its bytes mean, and the verdicts on pages.
 //!
-//! A verdict: `core` has the batch and the caches, `posted` the rows of postings, `compare` the order of verdicts,
+//! `own` judges a page, and makes its record; `batch` has what is judged and not committed.
+//!
+//! A verdict: `core` has the caches, `posted` the rows of postings, `compare` the order of verdicts,
 //! `candidates`, `evidence` and `titles` what it stands on, `alike` queries; `pages::Reads` is all that is read.
 //!
 //! `docs/format.md` explains the bytes.  Pure functions over borrowed bytes: no I/O, no Python, no panic on any input.
@@ -10,6 +12,7 @@
 pub mod alike;
 pub mod analysed;
 pub mod bases;
+pub mod batch;
 pub mod candidates;
 pub mod capture;
 pub mod check;
@@ -25,6 +28,7 @@ pub mod keys;
 pub mod live;
 pub mod lru;
 pub mod moving;
+pub mod own;
 pub mod packed;
 pub mod pages;
 pub mod posted;
@@ -34,6 +38,7 @@ pub mod run;
 pub mod segment;
 pub mod survey;
 pub mod sweep;
+pub mod times;
 pub mod titles;
 pub mod totals;
 pub mod values;

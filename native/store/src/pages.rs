@@ -5,24 +5,54 @@ use std::sync::{Arc, OnceLock};
 use docstore_kernel::postings::Answer;
 
 use crate::analysed::{Analysed, Marks};
+use crate::batch::{Judged, Seen};
 use crate::posted::{row_key_of, Pointer, StoredPostings};
 use crate::titles::Titled;
 
-/// Bytes that Python or a test holds.
-pub type Held = Arc<dyn AsRef<[u8]> + Send + Sync>;
+/// Bytes that Python or a test holds; a clone is the same bytes.
+#[derive(Clone)]
+pub struct Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>);
+
+impl Bytes {
+    pub fn new(held: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(held))
+    }
+}
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+/// The main text of a page.
+struct MainText(Arc<Analysed>);
+
+impl AsRef<[u8]> for MainText {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.main
+    }
+}
+
+impl Bytes {
+    /// The main text of a page.
+    pub fn of_main(page: &Arc<Analysed>) -> Self {
+        Self::new(MainText(page.clone()))
+    }
+}
 
 /// A page that is judged.
 #[derive(Clone)]
 pub struct Asking {
     pub row_key: Box<[u8]>,
     pub status: i64,
-    pub body: Held,
+    pub body: Bytes,
     pub page: Arc<Analysed>,
 }
 
 impl Asking {
     pub fn body(&self) -> &[u8] {
-        (*self.body).as_ref()
+        self.body.as_ref()
     }
 
     pub fn main(&self) -> &[u8] {
@@ -101,17 +131,21 @@ impl Page {
     }
 }
 
-/// A stored page, with the columns that Python has of it, which are never looked at here.
-pub struct Stored<Columns> {
+/// A stored page, with the cell values of its title, main text and body; empty for one that it does not have.
+#[derive(Clone)]
+pub struct Stored {
     pub page: Arc<Page>,
-    pub columns: Arc<Columns>,
-    /// Bytes of the columns.
-    pub column_bytes: usize,
+    pub cells: Arc<[Box<[u8]>; 3]>,
 }
 
-impl<Columns> Clone for Stored<Columns> {
-    fn clone(&self) -> Self {
-        Self { page: self.page.clone(), columns: self.columns.clone(), column_bytes: self.column_bytes }
+impl Stored {
+    pub fn cell(&self, value: Value) -> &[u8] {
+        &self.cells[value as usize]
+    }
+
+    /// Bytes of its cell values.
+    pub fn cell_bytes(&self) -> usize {
+        self.cells.iter().map(|cell| cell.len()).sum()
     }
 }
 
@@ -123,26 +157,74 @@ pub enum Value {
     Body,
 }
 
+/// Records of the batch in one row, the last of each time: each stands in the place of a stored one.
+pub type Pending<'a, H> = &'a [Arc<Judged<H>>];
+
 /// Everything that is read or asked while a page is judged.  A value that is None is damaged, and is listed.
 pub trait Reads: StoredPostings {
-    type Columns;
+    /// What the caller holds of a page of the batch.
+    type Held;
 
-    /// A live page, with the pages of the batch in place.
-    fn page(&mut self, pointer: &Pointer) -> Result<Option<Stored<Self::Columns>>, Self::Error>;
+    /// Those of some rows that have no cells, so far as that is known without a read of each.
+    fn absent_rows(&mut self, row_keys: Vec<&[u8]>) -> Result<Vec<Box<[u8]>>, Self::Error>;
 
-    /// A value of a stored page.
+    /// A live page.
+    fn page(&mut self, pointer: &Pointer, pending: Pending<'_, Self::Held>) -> Result<Option<Stored>, Self::Error>;
+
+    /// A value of a page that does not stand in its cell.
     fn value(
         &mut self,
         pointer: &Pointer,
         value: Value,
-        columns: &Self::Columns,
+        cell_value: &[u8],
+        pending: Pending<'_, Self::Held>,
     ) -> Result<Option<Vec<u8>>, Self::Error>;
 
-    /// Whether the body of a stored page can be read.
-    fn is_readable(&mut self, pointer: &Pointer, columns: &Self::Columns) -> Result<bool, Self::Error>;
+    /// Whether the body of a page can be read that does not stand in its cell.
+    fn is_readable(
+        &mut self,
+        pointer: &Pointer,
+        cell_value: &[u8],
+        pending: Pending<'_, Self::Held>,
+    ) -> Result<bool, Self::Error>;
 
-    /// The time of the newest live page of a row, with the records of the batch.
-    fn newest(&mut self, row_key: &[u8]) -> Result<Option<u64>, Self::Error>;
+    /// The time of the newest live page of a row.
+    fn newest(&mut self, row_key: &[u8], pending: Pending<'_, Self::Held>) -> Result<Option<u64>, Self::Error>;
+
+    /// The record of a row at a time, whether or not a policy hides it.
+    fn record(
+        &mut self,
+        row_key: &[u8],
+        timestamp: u64,
+        pending: Pending<'_, Self::Held>,
+    ) -> Result<Option<Seen>, Self::Error>;
+
+    /// The newest live page of a row before a time; with `fetches` also a rejected capture, if that is newer.
+    fn before(
+        &mut self,
+        row_key: &[u8],
+        timestamp: u64,
+        fetches: bool,
+        pending: Pending<'_, Self::Held>,
+    ) -> Result<Option<Seen>, Self::Error>;
+
+    /// Times and checksums (without the scheme) of the records of a row with `start <= time < end`.
+    fn times(
+        &mut self,
+        row_key: &[u8],
+        start: u64,
+        end: u64,
+        pending: Pending<'_, Self::Held>,
+    ) -> Result<Vec<(u64, Box<[u8]>)>, Self::Error>;
+
+    /// The value of `dedup:verdict` of a capture, by its cell value.
+    fn verdict(&mut self, row_key: &[u8], timestamp: u64, cell_value: &[u8]) -> Result<Option<Vec<u8>>, Self::Error>;
+
+    /// Whether a value of a capture can be read, by the number of its column.
+    fn is_sound(&mut self, row_key: &[u8], timestamp: u64, number: u8, cell_value: &[u8]) -> Result<bool, Self::Error>;
+
+    /// Store the anchors of a page with the batch; if they are compared with the stored ones, those that differ.
+    fn add_anchors(&mut self, held: &Self::Held, timestamp: u64, compares: bool) -> Result<(), Self::Error>;
 
     /// How many words a body shows.
     fn visible_words(&mut self, body: &[u8]) -> Result<usize, Self::Error>;

@@ -5,6 +5,20 @@ use crate::varint::{big_endian, take};
 
 const FIELDS: u8 = 0x90 | 11;
 
+/// Numbers of words in `VERDICT_PREVIOUS` and `VERDICT_STORED`; a test compares them.
+pub const PREVIOUS_NONE: u8 = 0;
+pub const PREVIOUS_SAME_BYTES: u8 = 1;
+pub const PREVIOUS_SAME_TEXT: u8 = 2;
+pub const PREVIOUS_CHANGED: u8 = 3;
+pub const STORED_BODY: u8 = 0;
+pub const STORED_REFERENCE: u8 = 1;
+pub const STORED_TEXT: u8 = 2;
+pub const STORED_CONFIRMED: u8 = 3;
+pub const STORED_REJECTED: u8 = 4;
+pub const STORED_KNOWN: u8 = 5;
+pub const STORED_REFUSED: u8 = 6;
+pub const STORED_VISIT: u8 = 7;
+
 /// Numbers of words in the lists of `format`; see `model.capture.StoredVerdict`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict<'a> {
@@ -199,20 +213,37 @@ pub fn decode(source: &[u8]) -> Result<Verdict<'_>, Fault> {
 pub fn not_modified<'a>(verdict: &Verdict<'a>) -> Verdict<'a> {
     Verdict {
         reason: REASON_NOT_MODIFIED.as_bytes(),
-        previous: SAME_BYTES,
+        previous: PREVIOUS_SAME_BYTES,
         previous_similarity: 1.0,
-        stored: CONFIRMED,
+        stored: STORED_CONFIRMED,
         ..*verdict
     }
 }
 
-/// Their numbers in the lists, which a test compares.
-const SAME_BYTES: u8 = 1;
-const CONFIRMED: u8 = 3;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_words_are_those_of_the_lists() {
+        let previous = [PREVIOUS_NONE, PREVIOUS_SAME_BYTES, PREVIOUS_SAME_TEXT, PREVIOUS_CHANGED];
+        assert_eq!(
+            previous.map(|number| VERDICT_PREVIOUS[number as usize]),
+            ["none", "same_bytes", "same_text", "changed"]
+        );
+        let stored = [
+            (STORED_BODY, "body"),
+            (STORED_REFERENCE, "reference"),
+            (STORED_TEXT, "text"),
+            (STORED_CONFIRMED, "confirmed"),
+            (STORED_REJECTED, "rejected"),
+            (STORED_KNOWN, "known"),
+            (STORED_REFUSED, "refused"),
+            (STORED_VISIT, "visit"),
+        ];
+        assert!(stored.iter().all(|(number, word)| VERDICT_STORED[usize::from(*number)] == *word));
+        assert_eq!(stored.len(), VERDICT_STORED.len());
+    }
 
     const NEAR: Verdict<'_> = Verdict {
         kind: 2,
@@ -267,8 +298,6 @@ mod tests {
 
     #[test]
     fn words_of_a_visit_are_those_of_the_lists() {
-        assert_eq!(number_of(VERDICT_PREVIOUS, "same_bytes"), Some(SAME_BYTES));
-        assert_eq!(number_of(VERDICT_STORED, "confirmed"), Some(CONFIRMED));
         assert_eq!(number_of(VERDICT_STORED, "mine"), None);
     }
 }

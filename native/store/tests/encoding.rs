@@ -1,12 +1,13 @@
 //! Groups of pages are encoded, laid out and told to the caches of bases, without Python and without files.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use docstore_frames::{Dictionary, Encoders, Limits, Name, Shelf, Sites, Tablet, Way};
 use docstore_store::bases::{name_of, Base, Bases, Pointer, Reads, Stored};
-use docstore_store::capture::{self, Field};
+use docstore_store::capture::{self, Columns, Field};
 use docstore_store::encoding::{pack_bases, Column, Group, NewPage};
-use docstore_store::format::{CAPTURE_REJECTED, CAPTURE_STORED, CODEC_ZSTD_BODY, VALUE_INLINE};
+use docstore_store::format::{CAPTURE_REJECTED, CAPTURE_STORED, CODEC_ZSTD_BODY};
 use docstore_store::packed::PackedRows;
 use docstore_store::record;
 use docstore_store::values::ref_of;
@@ -82,6 +83,12 @@ fn pointer(number: u64) -> Pointer {
     Pointer { timestamp: 1000 * number, row_key: format!("com,a)/{number} https").into_bytes().into() }
 }
 
+fn columns(given: &[(usize, &[u8])]) -> Arc<Columns> {
+    let mut columns = Columns::default();
+    given.iter().for_each(|(number, cell_value)| columns.push(*number, &[cell_value]));
+    Arc::new(columns)
+}
+
 /// A page with an inline status; without text.
 fn page(number: u64, body: &[u8]) -> NewPage<Vec<u8>> {
     NewPage {
@@ -89,12 +96,13 @@ fn page(number: u64, body: &[u8]) -> NewPage<Vec<u8>> {
         kind: CAPTURE_STORED,
         arrived: 5,
         confirms: 0,
-        columns: vec![(2, b"\x00200".to_vec())],
+        columns: columns(&[(2, b"\x00200")]),
+        long: Vec::new(),
         body: body.to_vec(),
         text: Vec::new(),
         body_name: Some(name_of(body)),
         text_name: None,
-        path: Vec::new(),
+        path: Box::default(),
         copies: None,
         previous: None,
         nearest: None,
@@ -241,10 +249,10 @@ fn an_older_version_comes_before_the_same_path_elsewhere_and_that_before_the_nea
     let raw = of(4);
     let wrote = |has_previous: bool, path: &[u8]| {
         let (mut bases, mut store) = (bases(), Store::default());
-        let on_path = |number, body: &[u8]| NewPage { path: path.to_vec(), ..page(number, body) };
+        let on_path = |number, body: &[u8]| NewPage { path: path.into(), ..page(number, body) };
         let pages = vec![page(1, &of(1)), on_path(2, &of(2)), page(3, &of(3))];
-        let previous = has_previous.then(|| (pointer(1), [None, None]));
-        let last = NewPage { path: path.to_vec(), previous, ..near(4, &raw, 3) };
+        let previous = has_previous.then(|| (pointer(1), Default::default()));
+        let last = NewPage { path: path.into(), previous, ..near(4, &raw, 3) };
         let (group, _) = encoded(pages.into_iter().chain([last]).collect(), &mut bases, &mut store);
         ways(&group).pop().expect("a record").1
     };
@@ -276,8 +284,8 @@ fn an_exact_copy_shares_the_body_and_its_base_gets_a_row() {
 fn a_text_stands_directly_behind_its_body_and_short_values_in_their_cells() {
     let (mut bases, mut store) = (bases(), Store::default());
     let (body, text) = (noise(1, 5000), noise(1, 2000));
-    let columns = vec![(2, b"\x00200".to_vec()), (3, [&[VALUE_INLINE], &noise(4, 600)[..]].concat())];
-    let whole = NewPage { columns, text: text.clone(), text_name: Some(name_of(&text)), ..page(1, &body) };
+    let long = vec![(3, noise(4, 600))];
+    let whole = NewPage { long, text: text.clone(), text_name: Some(name_of(&text)), ..page(1, &body) };
     let rejected = NewPage { kind: CAPTURE_REJECTED, ..page(2, &body) };
     let short = NewPage { text: b"few words".to_vec(), ..page(3, &noise(5, 40)) };
     let (group, bytes) = encoded(vec![whole, rejected, short], &mut bases, &mut store);
