@@ -77,7 +77,10 @@ class MemoryValues:
 
     def append_group(self, group: docstore_native.Group) -> None:
         self._dictionaries.encode(group, 1)
-        group.place([bytes((codec,)) + related + payload for *_, codec, related, _, payload in group.records()])
+        group.place(self.refs(group))
+
+    def refs(self, group: docstore_native.Group) -> list[bytes]:
+        return [bytes((codec,)) + related + payload for *_, codec, related, _, payload in group.records()]
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The rules of verdicts, a few pages a rule: each case of `tests/cases/verdicts/*.txt`, by its name.
+"""The rules of judging, a few pages a rule: each case of `tests/cases/verdicts/*.txt`, by its name.
 
     pytest tests/cases -k "oldest"      # the cases whose names have the word
 
@@ -8,36 +8,47 @@ A case is pages that are written one after the other, each committed before the 
     a.example/1 @9 | Lamp | 1 80
     b.example/1 @5 | Lamp | 1 80 => exact a.example/1
 
-A line has the URL, a status if it is not 200, and "@" with the time if pages do not come in its order; the title; the
-text; and behind "=>" the verdict: its kind, reason and the page that it names, or that a new page contains.  The title
-"list" makes a site map of pages, "bytes" a body that is no page.  Parts of a text are joined by "+": "1 80" is 80 words
-of seed 1, "1 80 ~ 3" has three of them changed, anything else is text as it stands.  "- URL" deletes a page, "! URL"
-makes its body unreadable.  The core is the real one; pages and postings are in dictionaries.
+A line has the URL with options; the title; the text; and what is expected behind "=>".  "& " before a line writes it in
+the batch of the line before.  Options: a status if it is not 200 (a 304 has no title and text), "@" with the time in
+milliseconds if pages do not come in its order, "text" for a page whose body is not wanted, and the policy for
+duplicates: reference, reject or reject-any.
+
+The title "list" makes a site map of pages, "bytes" a body that is no page.  Parts of a text are joined by "+": "1 80"
+is 80 words of seed 1, "1 80 ~ 3" has three of them changed, anything else is text as it stands.  "- URL" deletes a
+page, "! URL" makes the bodies of its row unreadable.
+
+Expected is the verdict: its kind, reason and the page that it names, or that a new page contains.  Behind "/" is what
+became of the page: the relation to the version before, how it is stored, "@" with its time; for "known" also how it was
+stored before.  The store is the real one, over rows in dictionaries.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import insort
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from memory_hbase import key_rows
+from memory_backend import MemoryBackend, MemoryValues
+from memory_engine import MemoryEngine
 
-from docstore.cluster.rowindex import RowIndex
+from docstore import Page, Policy, PutResult, Schema
 from docstore.compiled import docstore_native
-from docstore.dedup.index import NewPostings
-from docstore.dedup.kernel import Kernel, visible_words
-from docstore.model.analysis import Analysis
+from docstore.model.capture import BODY
 from docstore.model.choices import Durability
-from docstore.model.format import VERDICT_KINDS
-from docstore.model.keys import row_key, url_of
-from docstore.model.types import Schema
+from docstore.model.errors import CorruptionError
+from docstore.model.format import CAPTURE_STORED
+from docstore.model.keys import row_key
+from docstore.model.types import SAME_PAGE
+from docstore.storage.captures import sound_records
+from docstore.storage.values import is_ref
+from docstore.store import DocumentStore
 from tests.pages import changed, page, words
 
 FOLDER = Path(__file__).parent / "verdicts"
+T0 = 1_700_000_000_000_000
 BODIES = {"{blank}": b"\xef\xbb\xbf \n", "{binary}": b"\x00\x01\x02\x03 nothing reads this"}
 
 
@@ -54,88 +65,69 @@ def cases() -> Iterator[Case]:
             yield Case(f"{path.stem}: {name}", lines)
 
 
-class Pages:
-    """Pages, postings and texts in dictionaries, for the core."""
+class Values(MemoryValues):
+    """Values of which some cannot be read; a number at the end of a ref tells equal values apart."""
 
     def __init__(self) -> None:
-        self.texts = RowIndex(key_rows())
-        self.new = NewPostings()
-        self.rows: dict[bytes, list[bytes]] = {}
-        self.pages: dict[tuple[int, bytes], tuple[Analysis, int, bytes]] = {}
-        self.unreadable: set[bytes] = set()
+        super().__init__()
+        self.lost: set[bytes] = set()
+        self._numbers = count()
 
-    def postings(self, rows: list[bytes], limit: int) -> list[list[bytes]]:
-        return [self.rows.get(row, [])[:limit] for row in rows]
+    def refs(self, group: docstore_native.Group) -> list[bytes]:
+        return [ref + next(self._numbers).to_bytes(4, "big") for ref in super().refs(group)]
 
-    def postings_after(self, row: bytes, after: bytes, most: int) -> list[bytes]:
-        return [each for each in self.rows.get(row, []) if each > after][:most]
-
-    def page(self, timestamp: int, row_key: bytes) -> docstore_native.PageFields | None:
-        if (timestamp, row_key) not in self.pages:
-            return None
-        one, status, _ = self.pages[timestamp, row_key]
-        title = one.title.encode()
-        return one.body_checksum, one.text_checksum, one.sketch, one.shingle_count, status, bool(one.entries), title, {}
-
-    def value(self, name: str, timestamp: int, row_key: bytes, columns: object) -> bytes | None:
-        one, _, body = self.pages[timestamp, row_key]
-        return {"title": one.title.encode(), "main": one.main_bytes, "body": body}[name]
-
-    def is_readable(self, timestamp: int, row_key: bytes, columns: object) -> bool:
-        return row_key not in self.unreadable
-
-    def newest(self, row_key: bytes) -> int | None:
-        return max((at for at, row in self.pages if row == row_key), default=None)
-
-    def visible_words(self, body: bytes) -> int:
-        return visible_words(body)
-
-    def propose(self, query: docstore_native.IndexQuery) -> docstore_native.Proposal:
-        return self.texts.propose(query, self.new)
-
-    def post(self, query: docstore_native.IndexQuery, proposal: docstore_native.Proposal) -> None:
-        self.texts.post(self.new, query, proposal)
+    def fetch(self, cell_value: bytes) -> bytes:
+        if cell_value in self.lost:
+            raise CorruptionError("the value is lost")
+        return super().fetch(cell_value[:-4] if is_ref(cell_value) else cell_value)
 
 
-class Judge:
-    """The core over such pages, each of which is committed before the next one is judged."""
+class Backend(MemoryBackend):
+    """A backend of a store that caches what it has committed, or nothing."""
 
-    def __init__(self, *, caches: bool = True) -> None:
-        schema = Schema()
-        self.kernel = Kernel("visible")
-        rules = schema.near_threshold, schema.contained_threshold, schema.similar_threshold, True
-        share = 1 << 20 if caches else 0
-        self.core = docstore_native.Core(rules, self.kernel.native, (share, share, share, share), caches, False)
-        self.pages = Pages()
+    def __init__(self, *, caches: bool) -> None:
+        engine = MemoryEngine()
+        engine.caps = engine.caps._replace(single_writer=caches)
+        super().__init__(engine, Schema(keyed_bands=False, extractor="visible"))
+        self.values: Values = Values()
 
-    def put(self, url: str, status: int, at: int, body: bytes) -> str:
-        """Write a page; gives its verdict as a case shows it."""
-        key, pages = row_key(f"https://{url}"), self.pages
-        analysis = self.kernel.analyse(body)
-        self.core.prepare([analysis], pages)
-        kind, of, _, _, reason, contains, *_ = self.core.compare(key, body, analysis, status, pages)
-        self.core.add((at, key), body, analysis, status, {}, pages)
-        rows = docstore_native.PackedRows()
-        self.core.pack_postings(rows)
-        pages.texts.log(pages.new)
-        pages.texts.write(Durability.SYNC)
-        for row in rows:
-            for cell in row.mutations:
-                insort(pages.rows.setdefault(row.row_key, []), cell.qualifier)  # type: ignore[union-attr]
-        pages.pages[at, key] = analysis, status, body
-        self.core.follow(rows, True)
-        self.core.committed({(at, key): {}})
-        pages.new = NewPostings()
-        named = url_of(of).removeprefix("https://") if of else ""
-        if VERDICT_KINDS[kind] == "new" and contains:
-            named = f"contains {url_of(contains).removeprefix('https://')}"
-        return " ".join(filter(None, (VERDICT_KINDS[kind], reason, named)))
+    def lose(self, url: str) -> None:
+        """Make the bodies of a row unreadable."""
+        cells = self.engine.read_row("pages", row_key(url))
+        bodies = [record.columns[BODY] for record in sound_records(cells) if record.kind == CAPTURE_STORED]
+        assert bodies and all(map(is_ref, bodies)), "a body in its cell is always readable"
+        self.values.lost.update(bodies)
 
-    def delete(self, url: str) -> None:
-        key = row_key(f"https://{url}")
-        for place in [place for place in self.pages.pages if place[1] == key]:
-            del self.pages.pages[place]
-        self.core.clear_pages()
+
+class Line(NamedTuple):
+    """A line of a case: a page with its options."""
+
+    page: Page
+    policy: str
+    keeps_body: bool
+    expected: str
+
+    @classmethod
+    def parse(cls, line: str, number: int) -> Line:
+        asked, _, expected = line.partition("=>")
+        address, *rest = asked.split("|")
+        url, *options = address.split()
+        status = next((int(option) for option in options if option.isdigit()), 200)
+        at = next((int(option[1:]) for option in options if option[0] == "@"), number)
+        body = b"" if status == 304 else body_of(*(part.strip() for part in rest))
+        policy = next((option for option in options if option in map(str, Policy)), "flag")
+        return cls(Page(f"https://{url}", body, status, (), T0 + at * 1000), policy, "text" not in options, expected)
+
+
+def shown(result: PutResult, expected: str) -> list[set[str]]:
+    """A result as a case shows it: the verdict, and if it is asked for what became of the page."""
+    verdict = result.verdict
+    named = f"contains {verdict.contains_url}" if verdict.contains_url and verdict.kind == "new" else verdict.of_url
+    parts = [f"{verdict.kind} {verdict.reason} {named.replace('https://', '')}"]
+    if "/ " in expected:
+        at = f"@{(result.timestamp - T0) // 1000}" if "@" in expected else ""
+        parts.append(f"{result.previous} {result.stored} {result.known_as} {at}")
+    return [set(part.split()) for part in parts]
 
 
 def body_of(title: str, text: str) -> bytes:
@@ -159,23 +151,26 @@ def body_of(title: str, text: str) -> bytes:
 
 @pytest.mark.parametrize("caches", [True, False], ids=["cached", "uncached"])
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in cases()])
-def test_a_verdict_is_what_its_rule_says(case: Case, caches: bool) -> None:
-    judge = Judge(caches=caches)
-    shown: list[Any] = []
-    for number, line in enumerate(case.lines, 1):
-        if line[:2] in ("- ", "! "):
-            url = line[2:].strip()
-            if line[0] == "-":
-                judge.delete(url)
-            else:
-                judge.pages.unreadable.add(row_key(f"https://{url}"))
-            continue
-        asked, _, expected = line.partition("=>")
-        address, title, text = asked.split("|")
-        url, *options = address.split()
-        status = next((int(option) for option in options if option.isdigit()), 200)
-        at = next((int(option[1:]) for option in options if option[0] == "@"), number)
-        verdict = judge.put(url, status, at * 1000, body_of(title.strip(), text.strip()))
-        if expected:
-            shown.append((line, set(verdict.split()), set(expected.split())))
-    assert shown and [(line, found) for line, found, _ in shown] == [(line, expected) for line, _, expected in shown]
+def test_a_page_is_judged_as_its_rule_says(case: Case, caches: bool) -> None:
+    backend = Backend(caches=caches)
+    compared = []
+    with DocumentStore(backend, Durability.NONE) as store:
+        batches = "\n".join(case.lines).replace("\n& ", "&").split("\n")
+        for number, batch in enumerate(batches, 1):
+            if batch[:2] == "- ":
+                assert store.delete(f"https://{batch[2:].strip()}")
+                continue
+            if batch[:2] == "! ":
+                backend.lose(f"https://{batch[2:].strip()}")
+                continue
+            lines = [Line.parse(line, number) for line in batch.split("&")]
+            policies = dict.fromkeys(SAME_PAGE, lines[-1].policy)
+            pages = [line.page for line in lines]
+            results = store.put_pages(pages, policies=policies, keep_body=lines[-1].keeps_body, threads=1)
+            for line, result in zip(lines, results, strict=True):
+                assert not result.error
+                if line.expected:
+                    expected = [set(part.split()) for part in re.split(r"/ ", line.expected)]
+                    compared.append((batch, shown(result, line.expected), expected))
+    assert compared
+    assert [(line, found) for line, found, _ in compared] == [(line, expected) for line, _, expected in compared]

@@ -30,9 +30,12 @@ from docstore.model.analysis import Analysis
 from docstore.model.capture import PagePointer
 from docstore.model.choices import Durability, VerdictKind
 from docstore.model.format import VERDICT_KINDS
-from docstore.model.types import DUPLICATES
+from docstore.model.types import DUPLICATES, Page
 from docstore.storage.cache import Memory
+from docstore.storage.values import INLINE_TAG
+from docstore.storage.writes import Prepared
 from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.writing.policy import policy_table
 from tests.queries import numbers
 from tests.reference.fingerprints import overlap
 
@@ -216,19 +219,17 @@ class MemoryReads:
     def postings_after(self, row: bytes, after: bytes, most: int) -> list[bytes]:
         return list(islice(stored_postings(self._engine, row, after), most))
 
-    def page(self, timestamp: int, row_key: bytes) -> docstore_native.PageFields | None:
+    def absent_rows(self, row_keys: list[bytes]) -> list[bytes]:
+        return row_keys
+
+    def page(self, timestamp: int, row_key: bytes, pending: object) -> docstore_native.PageFields | None:
         found = self._pages.get((timestamp, row_key))
         if found is None:
             return None
-        return found.body_checksum, found.text_checksum, found.sketch, found.shingle_count, 200, False, b"", {}
+        cells = [b"", INLINE_TAG + found.main_bytes, b""]
+        return found.body_checksum, found.text_checksum, found.sketch, found.shingle_count, 200, False, b"", cells
 
-    def value(self, name: str, timestamp: int, row_key: bytes, columns: object) -> bytes | None:
-        return self._pages[timestamp, row_key].main_bytes if name == "main" else b""
-
-    def is_readable(self, timestamp: int, row_key: bytes, columns: object) -> bool:
-        return True
-
-    def newest(self, row_key: bytes) -> int | None:
+    def newest(self, row_key: bytes, pending: object) -> int | None:
         return max(at for at, row in self._pages if row == row_key)
 
     def visible_words(self, body: bytes) -> int:
@@ -254,7 +255,7 @@ class Written:
         rules = schema.near_threshold, schema.contained_threshold, schema.similar_threshold, False
         shares = 0, memory.share("postings"), memory.share("sketches"), memory.share("shingles")
         self.core = docstore_native.Core(rules, self.kernel.native, shares, True, False)
-        self._count = 0
+        self._count, self._table = 0, policy_table()
 
     def __enter__(self) -> Self:
         return self
@@ -273,13 +274,11 @@ class Written:
         pointers, analyses = [], []
         for start in range(0, len(texts), GROUP_PAGES):
             group = self.analyse(texts[start : start + GROUP_PAGES])
-            self.core.prepare(group, self.pages)
             for analysis in group:
                 pointer = PagePointer(self._count * 1000, b"page %d" % self._count)
                 self._count += 1
-                self.core.compare(pointer.row_key, BODY, analysis, 200, self.pages)
+                self._judged(pointer, analysis)
                 self.pages.put(pointer, analysis)
-                self.core.post(pointer, analysis, 200, self.pages)
                 pointers.append(pointer)
             rows = docstore_native.PackedRows()
             self.core.pack_postings(rows)
@@ -287,15 +286,23 @@ class Written:
             self._engine.mutate_rows(rows, Durability.NONE)
             self.core.follow(rows, True)
             self._texts.follow(rows, True)
-            self.core.committed({})
+            self.core.committed(docstore_native.Group())
             self.pages.new = NewPostings()
             analyses += group
         return pointers, analyses
 
     def judge(self, analysis: Analysis) -> Judged:
         """The verdict on a page that is not written."""
-        kind, row_key, timestamp, _, reason, *_ = self.core.compare(b"copy", BODY, analysis, 200, self.pages)
-        return Judged(VerdictKind(VERDICT_KINDS[kind]), PagePointer(timestamp, row_key) if row_key else None, reason)
+        kind, of, reason = self._judged(PagePointer(0, b"copy"), analysis).verdict
+        self.core.drop_batch()
+        self.pages.new = NewPostings()
+        return Judged(VerdictKind(VERDICT_KINDS[kind]), None if of is None else PagePointer(*of), reason)
+
+    def _judged(self, pointer: PagePointer, analysis: Analysis) -> docstore_native.Judged:
+        page = Page("", BODY)
+        prepared = Prepared(page, pointer.row_key, "", pointer.timestamp, analysis, "", (), ({}, {}), b"")
+        (judged,) = self.core.judge([prepared], bytes(len(VERDICT_KINDS)), self._table, 0, self.pages)
+        return judged
 
 
 class Judged(NamedTuple):

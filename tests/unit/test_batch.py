@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,20 +15,13 @@ from stores import contents, stored_value
 
 import docstore
 from docstore import GCPolicy, Page, Policy, PutResult, Schema, StorageError, VerdictKind
-from docstore.dedup.kernel import Kernel
-from docstore.model import capture
-from docstore.model.capture import BODY, MAIN, PagePointer, StoredVerdict
+from docstore.model.capture import BODY
 from docstore.model.choices import Durability
-from docstore.model.format import CAPTURE_CONFIRMED, CAPTURE_REJECTED, CAPTURE_STORED
-from docstore.model.types import DUPLICATES, Previous
+from docstore.model.types import DUPLICATES
 from docstore.reports.check import check
-from docstore.storage.captures import CaptureRecord, LiveCapture, stored_capture
-from docstore.storage.values import INLINE_TAG
 from docstore.storage.writes import Prepared
 from docstore.store import DocumentStore
 from docstore.tablets.layout import StoreDirectory
-from docstore.writing.judge import judge
-from docstore.writing.prepare import Preparer
 
 T0 = 1_700_000_000_000_000
 NOW = T0 + 10_000_000_000
@@ -186,119 +178,6 @@ def test_a_handler_of_a_signal_may_delete_while_a_page_is_judged(tmp_path: Path,
         assert deleted and list(store.urls()) == urls[1:3]
         assert [one.verdict.kind for one in one_by_one(store, pages[3:])] == [VerdictKind.NEW]
         assert list(check(store.backend)) == []
-
-
-# --- the judge alone
-
-
-class Rows:
-    """A view of rows in a dictionary, which compares no page with other rows unless it is told the verdict."""
-
-    def __init__(
-        self, rows: Mapping[tuple[bytes, int], CaptureRecord] = {}, verdict: StoredVerdict | None = None
-    ) -> None:
-        self.rows = dict(rows)
-        self.verdict = verdict or StoredVerdict(VerdictKind.NEW, b"", 0, 0.0, "", b"", 0, 0, Previous.NONE, 0.0, "")
-        self.is_shown = True
-        self.own: StoredVerdict | None = None
-        self.pages = self
-
-    def is_new(self, row_key: bytes) -> bool:
-        return False
-
-    def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
-        return self.rows.get((row_key, timestamp))
-
-    def newest_before(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
-        times = [at for key, at in self.rows if key == row_key and at < timestamp]
-        return stored_capture(self.rows[row_key, max(times)]) if times else None
-
-    def verdict_of(self, row_key: bytes, record: CaptureRecord) -> StoredVerdict:
-        return capture.decode_verdict(record.columns[capture.VERDICT][1:])
-
-    def is_damaged(self, row_key: bytes, record: CaptureRecord) -> bool:
-        return False
-
-    def compare(self, *_: object, status: int) -> tuple[StoredVerdict, PagePointer | None, PagePointer | None]:
-        return self.verdict, None, self.verdict.of
-
-    def of_site(self, *_: object, status: int) -> StoredVerdict | None:
-        return self.own
-
-    def cell_value(self, pointer: PagePointer, column: capture.Column) -> bytes | None:
-        record = self.rows.get((pointer.row_key, pointer.timestamp))
-        return None if record is None else record.columns[column]
-
-    def is_current(self, pointer: PagePointer) -> bool:
-        return self.is_shown
-
-    def now(self) -> int:
-        return NOW
-
-
-def prepared(url: str, body: bytes, at: int = T0) -> Prepared:
-    (one,) = Preparer(Kernel("scored", 4), lambda: NOW).prepare([Page(url, body, 200, HTML, at)])
-    return one
-
-
-def judged(view: Rows, one: Prepared, policies: Mapping[VerdictKind, Policy] = {}) -> Any:
-    return judge(one, policies, view)  # type: ignore[arg-type]
-
-
-def test_a_judged_page_says_all_that_is_written() -> None:
-    body = page(words(1, 100))
-    write = judged(Rows(), prepared("https://a.example/", body))
-    assert write.record is not None and write.record.kind == CAPTURE_STORED
-    assert not {BODY, MAIN} & write.record.columns.keys()
-    whole = write.whole_record().columns
-    assert (whole[BODY], whole[MAIN]) == (INLINE_TAG + body, INLINE_TAG + write.prepared.analysis.main_bytes)
-    assert (write.record.timestamp, write.record.arrived, write.rewrites) == (T0, NOW, False)
-
-
-def test_the_same_bytes_confirm_and_come_to_the_next_free_time_if_they_differ() -> None:
-    body = page(words(1, 100))
-    first = judged(Rows(), prepared("https://a.example/", body))
-    view = Rows({(first.prepared.row_key, T0): first.whole_record()})
-    known = judged(view, prepared("https://a.example/", body))
-    assert (known.record, known.known_as) == (None, "body")
-    again = judged(view, prepared("https://a.example/", body, T0 + 5000))
-    assert (again.record.kind, again.record.confirms, again.verdict.stored) == (CAPTURE_CONFIRMED, T0, "confirmed")
-    view.rows[first.prepared.row_key, T0 + 5000] = again.record
-
-
-@pytest.mark.parametrize(
-    ("policy", "is_shown", "stored"),
-    [
-        (Policy.FLAG, True, "body"),
-        (Policy.REFERENCE, True, "reference"),
-        (Policy.REJECT_ANY, True, "rejected"),
-        (Policy.REJECT_ANY, False, "body"),
-        (Policy.REJECT, True, "body"),  # of another host
-    ],
-)
-def test_a_policy_decides_how_a_duplicate_is_stored(policy: Policy, is_shown: bool, stored: str) -> None:
-    body = page(words(1, 100))
-    first = judged(Rows(), prepared("https://a.example/", body))
-    of = first.prepared.row_key
-    exact = StoredVerdict(VerdictKind.EXACT, of, T0, 1.0, "", b"", 1, 1, Previous.NONE, 0.0, "")
-    view = Rows({(of, T0): first.whole_record()}, exact)
-    view.is_shown = is_shown
-    write = judged(view, prepared("https://b.example/", body), {VerdictKind.EXACT: policy})
-    assert write.verdict.stored == stored
-    assert write.record.kind == (CAPTURE_REJECTED if stored == "rejected" else CAPTURE_STORED)
-
-
-def test_a_rejection_names_the_page_of_the_site() -> None:
-    body = page(words(1, 100))
-    rows = [judged(Rows(), prepared(url, body)) for url in ("https://a.example/", "https://www.b.example/1")]
-    exact, own = (
-        StoredVerdict(VerdictKind.EXACT, one.prepared.row_key, T0, 1.0, "", b"", 1, 1, Previous.NONE, 0.0, "")
-        for one in rows
-    )
-    view = Rows({(one.prepared.row_key, T0): one.whole_record() for one in rows}, exact)
-    view.own = own
-    write = judged(view, prepared("https://b.example/", body), {VerdictKind.EXACT: Policy.REJECT})
-    assert (write.verdict.stored, write.verdict.of_row_key) == ("rejected", own.of_row_key)
 
 
 def test_a_backend_that_gives_a_writer_is_written_through_it() -> None:

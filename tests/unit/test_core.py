@@ -3,69 +3,75 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
 
 import pytest
 
-from docstore.compiled import docstore_native
+from docstore import StorageError
+from docstore.dedup.pages import LivePages, StoredReads
+from docstore.model.choices import Durability
 from docstore.model.errors import StoreUnavailable
-from docstore.model.keys import row_key
-from tests.cases.test_verdict_cases import Judge
+from docstore.model.types import Page
+from docstore.reading.index import kernel_of, open_texts
+from docstore.store import DocumentStore
+from docstore.writing.policy import policy_table
+from docstore.writing.prepare import Preparer
+from tests.cases.test_verdict_cases import T0, Backend
 from tests.pages import changed, page, words
 
 FIRST, SECOND = words(1, 100), changed(words(1, 100), 2, 1)
+URLS = "https://a.example/", "https://b.example/"
 
 
-class Failing:
-    """Reads for a core, of which one fails or asks the core again."""
-
-    def __init__(self, judge: Judge, name: str, error: BaseException | None = None) -> None:
-        self._judge, self._name, self._error = judge, name, error
-
-    def __getattr__(self, name: str) -> object:
-        real = getattr(self._judge.pages, name)
-        if name != self._name:
-            return real
-
-        def failing(*arguments: object) -> object:
-            if self._error is not None:
-                raise self._error
-            return self._judge.core.clear_pages()
-
-        return failing
+def put(store: DocumentStore, number: int) -> str:
+    """Write a page; gives the URL that its verdict names."""
+    body = page((FIRST, SECOND)[number], "")
+    return store.put_page(URLS[number], body, fetched_at=T0 + number * 1000).verdict.of_url
 
 
-def compare(judge: Judge, reads: docstore_native.Reads) -> object:
-    body = page(SECOND, "")
-    return judge.core.compare(row_key("https://b.example/"), body, judge.kernel.analyse(body), 200, reads)
-
-
-@pytest.mark.parametrize("name", ["postings", "page", "propose", "is_readable"])
+@pytest.mark.parametrize("name", ["postings", "page", "propose", "is_readable", "post", "record"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("no room")], ids=["interrupt", "error"])
 def test_a_read_that_fails_ends_the_call_and_leaves_the_core_in_order(name: str, error: BaseException) -> None:
-    judge = Judge(caches=False)
-    judge.put("a.example/", 200, 1000, page(FIRST, ""))
-    with pytest.raises(type(error)):
-        compare(judge, Failing(judge, name, error))  # type: ignore[arg-type]
-    assert judge.put("b.example/", 200, 2000, page(SECOND, "")) == "near a.example/"
+    with DocumentStore(Backend(caches=False), Durability.NONE) as store:
+        put(store, 0)
+        with mock.patch.object(StoredReads, name, side_effect=error), pytest.raises((KeyboardInterrupt, StorageError)):
+            put(store, 1)
+        assert list(store.urls()) == [URLS[0]]
+        assert put(store, 1) == URLS[0]
+
+
+def core_of(store: DocumentStore) -> tuple[LivePages, Callable[[], list[Any]]]:
+    """A core over a store, and a call that judges the second page in it."""
+    backend = store.backend
+    kernel = kernel_of(backend)
+    pages = LivePages(store.table, backend.values, backend, kernel, open_texts(backend, store.table), caches=True)
+    prepared = Preparer(kernel, lambda: T0).prepare([Page(URLS[1], page(SECOND, ""), fetched_at=T0)])
+    return pages, lambda: pages.judge(prepared, [{}], policy_table(), T0)
 
 
 def test_a_call_while_the_core_reads_is_refused() -> None:
-    judge = Judge()
-    judge.put("a.example/", 200, 1000, page(FIRST, ""))
-    with pytest.raises(RuntimeError, match="another call"):
-        compare(judge, Failing(judge, "propose"))  # type: ignore[arg-type]
-    assert judge.put("b.example/", 200, 2000, page(SECOND, "")) == "near a.example/"
+    with DocumentStore(Backend(caches=True), Durability.NONE) as store:
+        put(store, 0)
+        pages, judge = core_of(store)
+        asks_again = mock.patch.object(StoredReads, "propose", lambda *_: pages.core.clear_pages())
+        with asks_again, pytest.raises(RuntimeError, match="another call"):
+            judge()
+        pages.drop()
+        assert [one.verdict[1][1] for one in judge()] == [store.cells.row_key(URLS[0])]
 
 
 def test_a_core_is_dead_in_the_child_of_a_fork_and_says_so() -> None:
-    judge = Judge()
-    child = os.fork()
-    if not child:
-        try:
-            judge.core.clear_pages()
-        except StoreUnavailable as error:
-            os._exit(7 if "fork" in str(error) else 1)
-        finally:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    judge.core.clear_pages()
+    with DocumentStore(Backend(caches=True), Durability.NONE) as store:
+        _, judge = core_of(store)
+        child = os.fork()
+        if not child:
+            try:
+                judge()
+            except StoreUnavailable as error:
+                os._exit(7 if "fork" in str(error) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert len(judge()) == 1

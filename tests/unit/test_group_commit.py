@@ -23,7 +23,7 @@ from docstore.storage.writes import Prepared
 from docstore.store import DocumentStore
 from docstore.tablets.layout import StoreDirectory
 from docstore.writing import writer
-from docstore.writing.judge import judge
+from docstore.writing.judge import View
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 from docstore.writing.writer import PORTION_PAGES, Sequencer, WriteQueue
@@ -361,21 +361,21 @@ def test_a_single_page_is_written_before_a_long_group_ends(
 ) -> None:
     judged: list[str] = []
     is_queued = threading.Event()
-    original, add = judge, WriteQueue.add
+    judge, add = View.judge, WriteQueue.add
 
-    def noted(one: Prepared, *others: Any) -> Any:
-        judged.append(one.url)
-        if len(judged) == PORTION_PAGES + 1:
+    def noted(view: View, portion: list[Prepared], *others: Any) -> Any:
+        judged.extend(one.url for one in portion)
+        if len(judged) == 2 * PORTION_PAGES:
             single.start()
             assert is_queued.wait(60)
-        return original(one, *others)
+        return judge(view, portion, *others)
 
     def added(queue: WriteQueue, request: writer.Request) -> None:
         add(queue, request)
         if not request.is_long:
             is_queued.set()
 
-    monkeypatch.setattr(writer, "judge", noted)
+    monkeypatch.setattr(View, "judge", noted)
     monkeypatch.setattr(WriteQueue, "add", added)
     single = threading.Thread(target=store.put_page, args=("https://b.example/", b"<p>single"))
     results = list(store.put_pages(pages(4 * PORTION_PAGES), threads=1))

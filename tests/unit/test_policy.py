@@ -6,8 +6,9 @@ from itertools import product
 
 import pytest
 
+from docstore.model.format import VERDICT_STORED
 from docstore.model.types import REJECTING, Policy
-from docstore.writing.policy import Facts, how_stored
+from docstore.writing.policy import Facts, how_stored, policy_table
 
 ANY = {
     "is_damaged": False,
@@ -57,3 +58,12 @@ def test_no_page_is_left_out_unless_its_bytes_are_elsewhere() -> None:
             assert policy in REJECTING and facts.is_current and not facts.is_shown, (facts, policy)
         if facts.is_damaged:
             assert stored == "body", (facts, policy)
+
+
+def test_the_table_of_the_core_has_all_answers() -> None:
+    table = policy_table()
+    assert len(table) == len(Policy) * len(CASES)
+    for number, policy in enumerate(Policy):
+        for facts in CASES:
+            case = sum(1 << place for place, holds in enumerate(facts) if holds)
+            assert VERDICT_STORED[table[number * len(CASES) + case]] == how_stored(facts, policy)
