@@ -87,10 +87,12 @@ WARC_BODY = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r
 
 
 @contextmanager
-def opened(path: Path, schema: Schema | None = None) -> Iterator[DocumentStore]:
+def opened(
+    path: Path, schema: Schema | None = None, durability: Durability = Durability.SYNC
+) -> Iterator[DocumentStore]:
     """A store with a fixed clock, which is made if it is not there."""
     backend = open_backend(path, create=schema is not None, schema=schema)
-    with DocumentStore(backend, Durability.SYNC, clock=lambda: NOW) as store:
+    with DocumentStore(backend, durability, clock=lambda: NOW) as store:
         yield store
 
 
@@ -181,7 +183,7 @@ def written(store: DocumentStore) -> list[list[str]]:
 
 def asked_twice(path: Path) -> dict[str, Any]:
     """What a store answers as it is, what comes of pages that are written, and what it answers after a compaction."""
-    with opened(path) as store:
+    with opened(path, durability=Durability.NONE) as store:
         found: dict[str, Any] = {"before": answers(store), "written": written(store)}
         store.compact()
         return found | {"after": answers(store)}

@@ -279,6 +279,48 @@ class _Counter:
         return self._oldest is not None and timestamp <= self._oldest
 
 
+def live(
+    records: list[CaptureRecord], captures: Policy, bodies: Policy, now: int
+) -> list[tuple[CaptureRecord, CaptureRecord | None, bool]]:
+    """Of the records of a row, newest first, those that the policies keep.
+
+    Returns:
+        Each with the stored one that it shows, or None, and whether the body of that is kept.
+    """
+    kept, with_body = _Counter(captures, now), _Counter(bodies, now)
+    at_time = {record.timestamp: record for record in records}
+    checksum = NUMBERS["dedup", b"checksum"]
+    shown: list[tuple[CaptureRecord, CaptureRecord | None, bool]] = []
+    waiting: list[CaptureRecord] = []
+    last: bytes | None = None
+    confirmed: dict[int, bool] = {}
+    for record in records:
+        own = record.fields.get(checksum, b"")
+        source = record if record.kind == STORED else at_time.get(record.confirms)
+        if record.kind == REJECTED or source is None or (source.kind, source.fields.get(checksum, b"")) != (0, own):
+            waiting.append(record)
+            continue
+        if own != last:
+            kept.count(record.timestamp)
+            with_body.count(record.timestamp)
+            last = own
+        if not kept.keeps:
+            break
+        for other in waiting:
+            follows = other.kind != REJECTED and other.fields.get(checksum, b"") in (b"", own)
+            shown.append((other, source if follows else None, with_body.keeps))
+        waiting = []
+        has_body = confirmed.pop(record.timestamp, False) or with_body.keeps
+        if source is not record:
+            confirmed[source.timestamp] = has_body or confirmed.get(source.timestamp, False)
+        shown.append((record, source, has_body))
+    if kept.keeps:
+        age = _Counter(Policy(None, captures.max_age_seconds), now)
+        shown += [(record, None, True) for record in waiting if not age.is_too_old(record.timestamp)]
+    older = sorted(confirmed.items(), reverse=True)
+    return shown + [(at_time[time], at_time[time], has_body) for time, has_body in older]
+
+
 class StoreReader:
     """A store in a folder, which nobody has open for writing.
 
@@ -466,49 +508,11 @@ class StoreReader:
         """Of all cells of a row, the captures that the policies keep, newest first."""
         stored = [cell for cell in cells if (cell.family, cell.qualifier) == ("capture", b"")]
         records = [decode_capture(cell.timestamp, cell.value) for cell in stored]
+        policies = Policy(**self.schema["captures"]), Policy(**self.schema["bodies"])
         return [
             Capture(record.timestamp, record.kind, self._shown(record, source, has_body), source and source.timestamp)
-            for record, source, has_body in self._live(records)
+            for record, source, has_body in live(records, *policies, self._now)
         ]
-
-    def _live(self, records: list[CaptureRecord]) -> list[tuple[CaptureRecord, CaptureRecord | None, bool]]:
-        """Records that the policies keep; the stored one that each shows, and whether its body is kept."""
-        policy = Policy(**self.schema["captures"])
-        captures, bodies = (_Counter(Policy(**self.schema[name]), self._now) for name in ("captures", "bodies"))
-        at_time = {record.timestamp: record for record in records}
-        checksum = NUMBERS["dedup", b"checksum"]
-        shown: list[tuple[CaptureRecord, CaptureRecord | None, bool]] = []
-        waiting: list[CaptureRecord] = []
-        last: bytes | None = None
-        confirmed: dict[int, bool] = {}
-        for record in records:
-            own = record.fields.get(checksum, b"")
-            source = record if record.kind == STORED else at_time.get(record.confirms)
-            if record.kind == REJECTED or source is None or (source.kind, source.fields.get(checksum, b"")) != (0, own):
-                waiting.append(record)
-                continue
-            if own != last:
-                captures.count(record.timestamp)
-                bodies.count(record.timestamp)
-                last = own
-            if not captures.keeps:
-                break
-            for other in waiting:
-                identity = other.fields.get(checksum, b"")
-                follows = other.kind != REJECTED and identity in (b"", own)
-                shown.append((other, source if follows else None, bodies.keeps))
-            waiting = []
-            has_body = confirmed.pop(record.timestamp, False) or bodies.keeps
-            if source is not record:
-                confirmed[source.timestamp] = has_body or confirmed.get(source.timestamp, False)
-            shown.append((record, source, has_body))
-        if captures.keeps:
-            age = _Counter(Policy(None, policy.max_age_seconds), self._now)
-            shown += [(record, None, True) for record in waiting if not age.is_too_old(record.timestamp)]
-        shown += [
-            (at_time[time], at_time[time], has_body) for time, has_body in sorted(confirmed.items(), reverse=True)
-        ]
-        return shown
 
     def _shown(self, record: CaptureRecord, source: CaptureRecord | None, has_body: bool) -> dict[Column, bytes]:
         verdict, body = NUMBERS["dedup", b"verdict"], NUMBERS["page", b"body"]

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from docstore import GCPolicy
 from docstore.dedup.index import BUCKET_LIMIT
 from docstore.model import capture, keys
 from docstore.model.analysis import BANDS
 from docstore.model.format import CODEC_ZSTD_BODY, HEADER_NAMES, HEADER_VALUES, RUN_KEY_BITS
 from docstore.reading.index import kernel_of
+from docstore.storage.captures import CaptureRecord, live
 from docstore.store import DocumentStore
 from docstore.tablets.record import Record, encode_record
 from tests import format_stores
@@ -26,7 +28,7 @@ from tests.made_runs import run_bytes
 from tests.queries import numbers
 from tests.reference import read_store
 from tests.reference.read_store import StoreReader
-from tests.stores import contents, records_of
+from tests.stores import Contents, contents, records_of
 
 NAMES = kept_names()
 """Of all kept stores."""
@@ -148,12 +150,12 @@ READ = [name for name in NAMES if name not in REPAIRED]
 @pytest.mark.parametrize("pair", READ, indirect=True)
 def test_a_reader_of_the_page_alone_sees_every_cell(pair: tuple[StoreReader, DocumentStore]) -> None:
     reader, store = pair
-    found = {
-        (row_key, *place): value
-        for row_key, cells in reader.rows("pages")
-        for place, value in reader.view(cells).items()
-    }
-    assert found == contents(store)
+    assert shown_cells(reader) == contents(store)
+
+
+def shown_cells(reader: StoreReader) -> Contents:
+    rows = reader.rows("pages")
+    return {(row_key, *place): value for row_key, cells in rows for place, value in reader.view(cells).items()}
 
 
 @pytest.mark.parametrize("pair", READ, indirect=True)
@@ -279,6 +281,37 @@ def test_a_reader_of_the_page_alone_refuses_every_flipped_byte_of_a_record() -> 
         read_store.read_record(raw, 0, 8)
 
 
+def test_a_reader_of_the_page_alone_knows_which_captures_a_row_shows() -> None:
+    """Rows of a few captures, of all kinds, with few bodies and times, under policies that hide some of them."""
+    source = random.Random(54)
+    hidden = absent = 0
+    for _ in range(4000):
+        times = range(source.randrange(1, 9), 0, -1)
+        rows = []
+        for time in times:
+            kind = source.randrange(4)
+            known = source.choice((b"", b"a", b"a", b"b")) if kind else source.choice((b"a", b"a", b"b"))
+            columns = {capture.CHECKSUM: b"\x00\x01" + known} if known else {}
+            columns |= {} if kind else {capture.BODY: b"\x00body"}
+            rows.append(CaptureRecord(time, kind, columns, 1, source.randrange(time) if kind in (1, 2) else 0))
+        policies = [
+            GCPolicy(source.choice((None, None, 1, 2)), source.choice((None, None, 2e-6, 5e-6)), source.random() < 0.5)
+            for _ in range(2)
+        ]
+        records = [read_store.decode_capture(row.timestamp, row.encode()) for row in rows]
+        found = read_store.live(records, *(read_store.Policy(*policy) for policy in policies), 9)
+        by_time = {row.timestamp: row for row in rows}
+        known = list(live(rows, by_time.get, *policies, 9))
+        assert [(one.timestamp, of.timestamp if of else 0) for one, of, _ in found] == [
+            (one.timestamp, one.source) for one in known
+        ]
+        bodies = [one.columns.get(capture.BODY, b"")[:1] for one in known]
+        assert bodies == [(b"\x00" if has_body else b"\x02") if of else b"" for _, of, has_body in found]
+        hidden += len(known) < len(rows)
+        absent += b"\x02" in bodies
+    assert hidden > 500 and absent > 500
+
+
 def test_the_list_of_header_words_is_that_of_the_code() -> None:
     for kind, words in (("name", HEADER_NAMES), ("value", HEADER_VALUES)):
         assert read_store.header_words(kind) == dict(enumerate(words, 1))
@@ -287,3 +320,18 @@ def test_the_list_of_header_words_is_that_of_the_code() -> None:
 def test_the_second_reader_imports_nothing_of_docstore() -> None:
     source = Path(read_store.__file__).read_text()
     assert "docstore" not in re.findall(r"^(?:from|import) (\w+)", source, re.M)
+
+
+@pytest.mark.parametrize("name", [name for name in STORES if name not in REPAIRED])
+def test_a_reader_of_the_page_alone_reads_what_todays_code_writes(name: str, tmp_path: Path) -> None:
+    """The kept stores are read by today's code; these, which it has just written, by the rules of the page."""
+    (tmp_path / "made").mkdir()
+    STORES[name](tmp_path / "made" / "store")
+    path = lay_out_store(tmp_path / "made" / "store", tmp_path / "store")
+    with StoreReader(path, NOW) as reader, opened(path) as store:
+        assert shown_cells(reader) == contents(store)
+        assert all(list(reader.records(number)) for number in reader.segments())
+    asked_twice(path)
+    with StoreReader(path, NOW) as reader, opened(path) as store:
+        assert shown_cells(reader) == contents(store)
+        assert sorted(reader.text_keys()) and reader.counters()["totals"] == store.stats()["totals"]

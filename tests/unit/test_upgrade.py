@@ -80,6 +80,16 @@ def test_an_upgraded_store_answers_takes_pages_and_compacts_as_one_that_was_neve
     assert upgrade(older, steps=older_stores.STEPS).steps == []
 
 
+@pytest.mark.parametrize("name", ["every value, killed", "killed in compaction, 4", "lost rows", "rebuilt"])
+def test_a_store_that_a_crash_left_is_upgraded_as_it_is(
+    name: str, kept: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    unpack(tmp_path, name)
+    older_stores.make_older(tmp_path / name)
+    upgrade(tmp_path / name, steps=older_stores.STEPS)
+    assert asked_twice(tmp_path / name) == kept[1][name]
+
+
 def test_the_copy_of_rows_in_format_is_that_of_the_upgraded_store(older: Path) -> None:
     upgrade(older, steps=older_stores.STEPS)
     rows = decode_format((older / FORMAT_FILE).read_bytes())
