@@ -40,7 +40,17 @@ def test_a_cold_get_loads_only_what_reading_needs(folder: Path) -> None:
     options = ([], ["--body"], ["--headers"], ["--json"], ["--snippet", "text"])
     commands = [["get", URL, "--store", str(folder), *words] for words in options]
     script = f"from docstore.cli.main import main; assert [main(words) for words in {commands!r}] == [0] * 5"
-    assert not loaded(script) & {*HEAVY, "http", "tqdm", "shtab", "brotli", "shutil", "dataclasses", "inspect", "docstore.serving"}
+    assert not loaded(script) & {
+        *HEAVY,
+        "http",
+        "tqdm",
+        "shtab",
+        "brotli",
+        "shutil",
+        "dataclasses",
+        "inspect",
+        "docstore.serving",
+    }
 
 
 def test_the_overview_loads_no_command_and_no_parser_of_arguments() -> None:
