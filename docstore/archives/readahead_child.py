@@ -173,7 +173,7 @@ LARGEST_KEPT_BYTES: Final = 16 << 20
 LONG_BODY_BYTES: Final = 1 << 20
 """A body of this length or more is a part of its own."""
 
-_PAGE, _ANALYSIS, _ANCHORS, _VALUES = map(Prepared._fields.index, ("page", "analysis", "anchors", "values"))
+_PAGE, _ANALYSIS, _ANCHORS = map(Prepared._fields.index, ("page", "analysis", "anchors"))
 _LENGTH: Final = struct.Struct("<Q")
 
 
@@ -260,7 +260,6 @@ def _plain(prepared: Prepared) -> list[Any]:
     is_long = len(page.body) >= LONG_BODY_BYTES
     plain[_PAGE] = (page.url, pickle.PickleBuffer(page.body) if is_long else page.body, *page[2:])
     plain[_ANCHORS] = [tuple(anchor) for anchor in prepared.anchors]
-    plain[_VALUES] = tuple(prepared.values)
     plain[_ANALYSIS] = prepared.analysis.pack()
     return plain
 
@@ -268,6 +267,5 @@ def _plain(prepared: Prepared) -> list[Any]:
 def _prepared(plain: list[Any]) -> Prepared:
     plain[_PAGE] = tuple.__new__(Page, plain[_PAGE])  # its fields were checked in the other process
     plain[_ANCHORS] = tuple([Anchor(*anchor) for anchor in plain[_ANCHORS]])
-    plain[_VALUES] = tuple(plain[_VALUES])
     plain[_ANALYSIS] = Analysis.unpack(plain[_ANALYSIS])
     return Prepared._make(plain)

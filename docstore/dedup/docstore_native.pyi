@@ -38,6 +38,8 @@ class Analysis:
         links: outlinks in document order, if requested: the href as written (entities decoded, white space trimmed) and
             the anchor text.
         no_text: `Verdict.reason` of a body without text; "" if the body has a reader.
+        columns: of its record except body, text and verdict: cell values, and the raw values that are too long for
+            their cell; empty before `with_columns`.
         word_count: normalised words of `main`.
         text_checksum: scheme byte and digest of the normalised words; b"" without words.
         shingle_count: distinct shingles.
@@ -59,12 +61,17 @@ class Analysis:
         """The page of bytes that `pack` gave, in this process or another one."""
 
     def pack(self) -> bytes:
-        """The page without its links."""
+        """The page and the columns of its record, without its links."""
 
     def without_text(self, no_text: str) -> Analysis:
         """The page of a body that has no text, for this reason."""
 
-    def without_links(self) -> Analysis: ...
+    def values(self) -> Values:
+        """Raw values of the columns that an analysis fills: text, what is declared, checksums and fingerprints."""
+
+    def with_columns(self, page: Page, url: str, content_type: str) -> Analysis:
+        """The same page with the columns of its record, and without its links; `url` is that of its row."""
+
     @property
     def has_text(self) -> bool: ...
     @property
@@ -93,6 +100,8 @@ class Analysis:
     def main_bytes(self) -> bytes: ...
     @property
     def links(self) -> list[tuple[str, str]]: ...
+    @property
+    def columns(self) -> tuple[Values, Values]: ...
     @property
     def no_text(self) -> str: ...
     @property
@@ -767,15 +776,6 @@ def raw_bytes_of(cell_value: bytes) -> int: ...
 def encode_ref_value(raw_bytes: int, ref: bytes) -> bytes: ...
 def encode_absent(raw_bytes: int) -> bytes: ...
 def content_type_of(headers: Headers, row_key: bytes) -> str: ...
-def capture_values(page: Page, url: str, content_type: str, analysis: Analysis) -> tuple[Values, Values]:
-    """Cell values of the columns of a response and of the analysis of its body; and the raw values that are long."""
-
-def analysis_values(analysis: Analysis) -> Values:
-    """Raw values of the columns of an analysis, with its text."""
-
-def version_less(row_key: bytes) -> bytes:
-    """A row key without versions and languages before its last path segment; b"" if it has none, or no host."""
-
 def disk_format() -> dict[str, Any]:
     """The constants of `model.format` that native code has, by name."""
 

@@ -29,10 +29,10 @@ from docstore.model.format import (
     VERDICT_STORED,
 )
 from docstore.model.keys import url_of
-from docstore.model.types import Headers, Page, Previous, Verdict
+from docstore.model.types import Headers, Previous, Verdict
 
 if TYPE_CHECKING:  # numpy stays out of the read path
-    from docstore.model.analysis import Analysis
+    pass
 
 STORED_BODY = "body"
 STORED_REFERENCE = "reference"
@@ -105,8 +105,6 @@ threads."""
 Column = tuple[str, bytes]
 Values = dict[Column, bytes]
 """Values of one row and time."""
-Sorted = tuple[Values, Values]
-"""Cell values of those that are in their cell, up to 512 bytes; and the longer values."""
 
 
 class PagePointer(NamedTuple):
@@ -245,26 +243,6 @@ def validators(headers: bytes) -> bytes:
 def content_type_of(headers: Headers, row_key: bytes) -> str:
     """The content type by which a body is analysed, whenever that is done; see `native/store/src/columns.rs`."""
     return docstore_native.content_type_of(headers, row_key)
-
-
-def capture_values(page: Page, url: str, content_type: str, analysis: Analysis) -> Sorted:
-    """The values of a capture except body, text and verdict: those known before it is judged.
-
-    Args:
-        page: as fetched.
-        url: of its row.
-        content_type: by which its body was analysed.
-        analysis: of its body.
-    """
-    return docstore_native.capture_values(page, url, content_type, analysis)
-
-
-def analysis_values(analysis: Analysis) -> Values:
-    """The `text` and `dedup` columns of a capture except the verdict.
-
-    Always with `main` and `text_checksum`, so that none is read as that of a later body.
-    """
-    return docstore_native.analysis_values(analysis)
 
 
 def decode_sketch(value: bytes) -> tuple[bytes, int]:

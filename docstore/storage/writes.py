@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from docstore.model.analysis import Analysis
-from docstore.model.capture import Sorted
 from docstore.model.choices import VerdictKind
 from docstore.model.format import INLINE_LIMIT_BYTES
 from docstore.model.types import Page, Policy
@@ -38,11 +37,9 @@ class Prepared(NamedTuple):
         row_key: b"" if the URL was refused.
         url: canonical; the caller's if it was refused.
         timestamp: microseconds, a multiple of 1000.
-        analysis: of its body; `NOT_ANALYSED` for a visit and for a refused page.
+        analysis: of its body, with the columns of its record; `NOT_ANALYSED` for a visit and for a refused page.
         error: why it was refused; else "".
         anchors: of its links, if the caller asked for them.
-        values: columns of its record except body, text and verdict; empty without an analysis.
-        path_key: its row key without versions (`docstore_native.version_less`).
         is_visit: it is a visit of an unchanged page (304), which has no body.
         keep_body: whether the caller wants its body stored.
     """
@@ -54,7 +51,5 @@ class Prepared(NamedTuple):
     analysis: Analysis
     error: str
     anchors: tuple[Anchor, ...]
-    values: Sorted
-    path_key: bytes
     is_visit: bool = False
     keep_body: bool = True

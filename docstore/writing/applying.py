@@ -122,7 +122,6 @@ class DuplicateApplier:
         if judged.kind not in kinds:
             return Applied(reason="changed" if judged.kind is VerdictKind.NEW else "kind")
         checksum = one.analysis.body_checksum
-        one = one._replace(path_key=b"")  # it is not the newest of its path
         stored = how_stored(self._facts(pointer.row_key, of), policy)
         if stored == capture.STORED_BODY:
             return Applied(reason="canonical")
@@ -360,7 +359,7 @@ class Repairer:
             return False
         content_type = capture.content_type_of(capture.decode_headers(headers) if headers else (), row_key)
         analysis = self._side.view.kernel.analyse(body, content_type)
-        values = capture.analysis_values(analysis) | {capture.BODY: body}
+        values = analysis.values() | {capture.BODY: body}
         with self._side.committer.lock:
             columns = old.columns | {
                 column: self._values.append(row_key, column, timestamp, values[column])

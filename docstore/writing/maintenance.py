@@ -365,7 +365,7 @@ class Poster:
                     continue
                 found += 1
                 pages.post(pointer, page, status=document.status or 0)
-                values, made_again = capture.analysis_values(page), MADE_AGAIN
+                values, made_again = page.values(), MADE_AGAIN
                 if document.body is None:
                     if page.text_checksum == document.newest.text_checksum:
                         continue

@@ -22,7 +22,7 @@ from docstore.compiled import docstore_native
 from docstore.dedup.kernel import Kernel
 from docstore.model import keys
 from docstore.model.analysis import NOT_ANALYSED, Analysis
-from docstore.model.capture import Sorted, capture_values, content_type_of
+from docstore.model.capture import content_type_of
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key_and_url
 from docstore.model.types import Page, refusal_of_fields, refusal_of_time
@@ -30,7 +30,6 @@ from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.writes import ANCHOR_BYTES, Anchor, Prepared
 from docstore.text.readers import is_html
 
-_NO_VALUES: Sorted = {}, {}
 MAX_TARGETS: Final = 1000
 """Target pages of one page; further links are left out."""
 _BASE: Final = re.compile(rb"<base[\s/]", re.IGNORECASE)
@@ -67,18 +66,15 @@ class Preparer:
         analyses = zip(bodies, self._kernel.analyse_many(bodies, links=anchors), strict=True)
         prepared = []
         for page, (row_key, url, timestamp, error) in zip(pages, addressed, strict=True):
-            analysis, values, path_key = NOT_ANALYSED, _NO_VALUES, b""
+            analysis = NOT_ANALYSED
             its_anchors: tuple[Anchor, ...] = ()
             is_visit = page.status == 304
             if not (error or is_visit):
                 (_, content_type), analysis = next(analyses)
-                if anchors:
-                    if 200 <= page.status < 300:
-                        its_anchors = outgoing(url, page.body, content_type, analysis)
-                    analysis = analysis.without_links()
-                values = capture_values(page, url, content_type, analysis)
-                path_key = docstore_native.version_less(row_key)
-            fields = page, row_key, url, timestamp, analysis, error, its_anchors, values, path_key, is_visit, True
+                if anchors and 200 <= page.status < 300:
+                    its_anchors = outgoing(url, page.body, content_type, analysis)
+                analysis = analysis.with_columns(page, url, content_type)
+            fields = page, row_key, url, timestamp, analysis, error, its_anchors, is_visit, True
             prepared.append(tuple.__new__(Prepared, fields))  # half the time of the constructor
         return prepared
 

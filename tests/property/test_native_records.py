@@ -55,7 +55,7 @@ def test_columns_of_a_page_go_into_their_cell_or_if_they_are_long_into_a_segment
     page = Page(url, b"", 404, ip=ip, payload_digest=digest, docno=docno)
     text = Text(main, "utf-8", title, description, lang=lang)
     analysis = KERNEL.native.with_text(NOT_ANALYSED, text, b"e" * len(lang), False)
-    inline, long = docstore_native.capture_values(page, "http://a.example/", " Text/\u00c9\udcff ;x", analysis)
+    inline, long = analysis.with_columns(page, "http://a.example/", " Text/\u00c9\udcff ;x").columns
     raws = {
         STATUS: b"404",
         TYPE: "text/\u00e9".encode() + b"\xff",
@@ -80,7 +80,7 @@ def test_columns_of_a_page_go_into_their_cell_or_if_they_are_long_into_a_segment
         if len(raw) <= INLINE_LIMIT_BYTES and (raw or column == TEXT_CHECKSUM)
     }
     of_page = {column: raw for column, raw in raws.items() if column[0] != "http" and (raw or column == TEXT_CHECKSUM)}
-    assert docstore_native.analysis_values(analysis) == of_page | {MAIN: main.encode()}
+    assert analysis.values() == of_page | {MAIN: main.encode()}
 
 
 names = st.sampled_from([b"", b"a", b"a\0", b"\0\0b", b"a\xff"])

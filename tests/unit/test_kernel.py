@@ -69,7 +69,7 @@ def test_what_is_neither_html_nor_readable_has_no_text_and_says_why(body: bytes)
         assert analysis.no_text
         fields = (name for name in vars(Analysis) if not name.startswith("_"))
         filled = [name for name in fields if not callable(its := getattr(analysis, name)) and its]
-        assert sorted(filled) == ["body_checksum", "no_text"]
+        assert sorted(filled) == ["body_checksum", "columns", "no_text"] and analysis.columns == ({}, {})
 
 
 def test_a_page_without_words_has_no_fingerprint() -> None:

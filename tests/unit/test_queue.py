@@ -25,7 +25,7 @@ REJECT: PolicyByVerdict = {VerdictKind.EXACT: Policy.REJECT}
 
 
 def prepared(name: str, length_bytes: int = 1) -> Prepared:
-    return Prepared(Page(name, b"x" * length_bytes), b"", name, 0, NOT_ANALYSED, "", (), ({}, {}), b"")
+    return Prepared(Page(name, b"x" * length_bytes), b"", name, 0, NOT_ANALYSED, "", ())
 
 
 def request(*names: str, policies: PolicyByVerdict = FLAG, length_bytes: int = 1) -> Request:

@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use docstore_store::analysed::{Analysed, Marks};
+use docstore_store::capture::MAIN;
+use docstore_store::columns::{self, RecordColumns};
+use docstore_store::varint;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString};
 
+use crate::captures::column_of;
+use crate::columns::Fetched;
 use crate::convert::{text_of, utf8, words_as_bytes};
 use crate::queries::IndexQuery;
 
@@ -23,6 +28,14 @@ pub struct Analysis {
     pub page: Arc<Analysed>,
     /// If they were asked for.
     pub links: Vec<Link>,
+    /// Of its record except body, text and verdict; empty before `with_columns`.
+    pub columns: RecordColumns,
+}
+
+impl Analysis {
+    pub fn new(page: Analysed, links: Vec<Link>) -> Self {
+        Self { page: Arc::new(page), links, columns: RecordColumns::default() }
+    }
 }
 
 /// The text of a body that Python reads; see `text.readers.Text`.
@@ -82,29 +95,46 @@ impl Analysis {
 impl Analysis {
     /// Of a page without a body to analyse.
     #[new]
-    fn new() -> Self {
+    fn of_nothing() -> Self {
         Self::default()
     }
 
     /// Of bytes that `pack` gave.
     #[staticmethod]
     fn unpack(packed: &[u8]) -> PyResult<Self> {
-        let page = Analysed::unpack(packed).ok_or_else(|| PyValueError::new_err("not a packed page"))?;
-        Ok(Self { page: Arc::new(page), links: Vec::new() })
+        let parts = || {
+            let mut at = 0;
+            let bytes = usize::try_from(varint::read(packed, &mut at)?).ok()?;
+            let page = Analysed::unpack(varint::take(packed, &mut at, bytes)?)?;
+            Some(Self { columns: RecordColumns::unpack(&packed[at..])?, ..Self::new(page, Vec::new()) })
+        };
+        parts().ok_or_else(|| PyValueError::new_err("not a packed page"))
     }
 
     fn pack<'py>(&self, python: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(python, &self.page.pack())
+        let page = self.page.pack();
+        let mut packed = Vec::with_capacity(page.len() + 2048);
+        varint::push(&mut packed, page.len() as u64);
+        packed.extend_from_slice(&page);
+        self.columns.pack(&mut packed);
+        PyBytes::new(python, &packed)
     }
 
     /// The same page without text, and why.
     fn without_text(&self, no_text: String) -> Self {
         let page = Analysed { checksum: self.page.checksum.clone(), no_text, ..Analysed::default() };
-        Self { page: Arc::new(page), links: Vec::new() }
+        Self::new(page, Vec::new())
     }
 
-    fn without_links(&self) -> Self {
-        Self { page: self.page.clone(), links: Vec::new() }
+    /// The same page with the columns of its record, and without its links.
+    fn with_columns(
+        &self,
+        page: Fetched<'_>,
+        url: &Bound<'_, PyString>,
+        content_type: &Bound<'_, PyString>,
+    ) -> PyResult<Self> {
+        let columns = page.columns(url, content_type, &self.page)?;
+        Ok(Self { page: self.page.clone(), links: Vec::new(), columns })
     }
 
     #[getter]
@@ -175,6 +205,30 @@ impl Analysis {
     #[getter]
     fn links(&self) -> Vec<(&str, &str)> {
         self.links.iter().map(|(href, anchor)| (&**href, &**anchor)).collect()
+    }
+
+    /// Raw values of the columns that an analysis fills, with its text.
+    fn values<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let mut values = vec![(MAIN, self.page.main.to_vec())];
+        columns::of_page(&self.page, |number, raw| values.push((number, raw.to_vec())));
+        let found = PyDict::new(python);
+        for (number, raw) in values {
+            found.set_item(column_of(python, number)?, PyBytes::new(python, &raw))?;
+        }
+        Ok(found)
+    }
+
+    /// Cell values by column; raw ones of those that are too long for their cell.
+    #[getter]
+    fn columns<'py>(&self, python: Python<'py>) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+        let (short, long) = (PyDict::new(python), PyDict::new(python));
+        for (number, cell_value) in self.columns.short.iter() {
+            short.set_item(column_of(python, number.into())?, PyBytes::new(python, cell_value))?;
+        }
+        for (number, raw) in &self.columns.long {
+            long.set_item(column_of(python, usize::from(*number))?, PyBytes::new(python, raw.as_ref()))?;
+        }
+        Ok((short, long))
     }
 
     #[getter]

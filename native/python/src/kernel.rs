@@ -169,7 +169,7 @@ impl Kernel {
             detached(python, || {
                 for (body, content_type) in run {
                     let (page, links) = self.analysed(&mut workshop, body, content_type, links);
-                    found.push(Analysis { page: Arc::new(page), links });
+                    found.push(Analysis::new(page, links));
                 }
             })?;
         }
@@ -188,13 +188,13 @@ impl Kernel {
     ) -> PyResult<Analysis> {
         let page_links = if links && page.links.is_empty() { text.links() } else { page.links.clone() };
         let page = text.of(&page.page, entries)?;
-        Ok(Analysis { page: Arc::new(self.with_marks(python, page)?), links: page_links })
+        Ok(Analysis::new(self.with_marks(python, page)?, page_links))
     }
 
     /// A page of a text in UTF-8 and of the checksum of its body.
     fn with_stored_text(&self, python: Python<'_>, main: &[u8], checksum: &[u8]) -> PyResult<Analysis> {
         let page = Analysed { checksum: checksum.into(), has_text: true, main: main.into(), ..Analysed::default() };
-        Ok(Analysis { page: Arc::new(self.with_marks(python, page)?), links: Vec::new() })
+        Ok(Analysis::new(self.with_marks(python, page)?, Vec::new()))
     }
 
     /// The shingle sets of texts, one after the other, as `shingles` gives them, and how many members each has; then a

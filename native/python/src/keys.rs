@@ -63,12 +63,6 @@ fn prefix_length(python: Python<'_>, key: &[u8]) -> PyResult<usize> {
     })
 }
 
-/// A row key without versions and languages before its last path segment; empty if it has none.
-#[pyfunction]
-fn version_less<'py>(python: Python<'py>, row_key: &[u8]) -> Bound<'py, PyBytes> {
-    PyBytes::new(python, &keys::version_less(row_key))
-}
-
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plain_row_key, module)?)?;
     module.add_function(wrap_pyfunction!(host_of, module)?)?;
@@ -76,6 +70,5 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(posting_rows, module)?)?;
     module.add_function(wrap_pyfunction!(escape, module)?)?;
     module.add_function(wrap_pyfunction!(row_key_of, module)?)?;
-    module.add_function(wrap_pyfunction!(version_less, module)?)?;
     module.add_function(wrap_pyfunction!(prefix_length, module)?)
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use docstore_store::batch::{self, totals_of, Decided, Fetched, NewRecord, Refusal, Response, Seen};
 use docstore_store::capture::{Columns, BODY, MAIN};
+use docstore_store::columns::RecordColumns;
 use docstore_store::format::{CAPTURE_STORED, VALUE_INLINE, VERDICT_KINDS};
+use docstore_store::keys::version_less;
 use docstore_store::pages::{Asking, Bytes};
 use docstore_store::posted::{pointer, row_key_of, time_of, Pointer};
 use docstore_store::varint;
@@ -28,10 +30,8 @@ const TIMESTAMP: usize = 3;
 const ANALYSIS: usize = 4;
 const ERROR: usize = 5;
 const ANCHORS: usize = 6;
-const VALUES: usize = 7;
-const PATH_KEY: usize = 8;
-const IS_VISIT: usize = 9;
-const KEEP_BODY: usize = 10;
+const IS_VISIT: usize = 7;
+const KEEP_BODY: usize = 8;
 
 /// Places of the fields of a capture record; of a live capture the fourth is the time of its source.
 const KIND: usize = 1;
@@ -65,8 +65,7 @@ pub fn fetched_of(prepared: &Bound<'_, PyTuple>) -> PyResult<Fetched<Held>> {
         timestamp: prepared.get_item(TIMESTAMP)?.extract()?,
         wants_body: prepared.get_item(KEEP_BODY)?.is_truthy()?,
         crawl: Box::default(),
-        columns: Columns::default(),
-        long: Vec::new(),
+        columns: RecordColumns::default(),
         visit: Box::default(),
         path: Box::default(),
         has_anchors: prepared.get_item(ANCHORS)?.is_truthy()?,
@@ -86,17 +85,11 @@ pub fn fetched_of(prepared: &Bound<'_, PyTuple>) -> PyResult<Fetched<Held>> {
         return Ok(fetched);
     }
     fetched.asking.body = Bytes::new(page.getattr(intern!(python, "body"))?.extract::<PyBackedBytes>()?);
-    fetched.asking.page = prepared.get_item(ANALYSIS)?.cast::<Analysis>()?.get().page.clone();
-    fetched.path = bytes(PATH_KEY)?;
-    let values = prepared.get_item(VALUES)?.cast_into::<PyTuple>()?;
-    let (short, long) = (values.get_item(0)?.cast_into::<PyDict>()?, values.get_item(1)?.cast_into::<PyDict>()?);
-    fetched.columns = Columns::with_room();
-    for (column, value) in short {
-        fetched.columns.push(usize::from(known(&column)?), &[value.cast::<PyBytes>()?.as_bytes()]);
-    }
-    for (column, value) in long {
-        fetched.long.push((known(&column)?, Bytes::new(value.extract::<PyBackedBytes>()?)));
-    }
+    let analysis = prepared.get_item(ANALYSIS)?.cast_into::<Analysis>()?;
+    let analysis = analysis.get();
+    fetched.asking.page = analysis.page.clone();
+    fetched.columns = analysis.columns.clone();
+    fetched.path = version_less(&fetched.asking.row_key).into();
     Ok(fetched)
 }
 
@@ -175,7 +168,8 @@ impl Judged {
         let stored = STORED_REFERENCE;
         let verdict = Decided { kind, of: Some(of.clone()), stored, ..Decided::unjudged() };
         let record = NewRecord { kind: CAPTURE_STORED, ..NewRecord::default() };
-        let judged = JudgedPage::without_record(fetched_of(prepared)?, timestamp, verdict);
+        let path = Box::default(); // it is not the newest of its path
+        let judged = JudgedPage::without_record(Fetched { path, ..fetched_of(prepared)? }, timestamp, verdict);
         Ok(Self(Arc::new(JudgedPage { record: Some(record), nearest: Some(of), ..judged })))
     }
 

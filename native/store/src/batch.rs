@@ -10,13 +10,13 @@ use docstore_frames::Name;
 
 use crate::bases;
 use crate::capture::{Columns, BODY};
+use crate::columns::RecordColumns;
 use crate::compare::{Reason, Verdict};
 use crate::encoding::{is_shared_copy, NewPage};
 use crate::format::{VALUE_INLINE, VERDICT_KINDS, VERDICT_STORED};
 use crate::pages::{Asking, Bytes, Stored};
 use crate::posted::{row_key_of, time_of, Pointer};
 use crate::totals;
-use crate::values::is_long;
 use crate::verdict::{self, PREVIOUS_NONE, STORED_BODY, STORED_REFERENCE, STORED_REFUSED};
 
 /// What was fetched.
@@ -39,9 +39,8 @@ pub struct Fetched<H> {
     pub wants_body: bool,
     /// Label of its crawl; empty for none.
     pub crawl: Box<[u8]>,
-    /// Cell values of its record except body, text, verdict and crawl; those that are too long for a cell are in `long`.
-    pub columns: Columns,
-    pub long: Vec<(u8, Bytes)>,
+    /// Of its record except body, text, verdict and crawl.
+    pub columns: RecordColumns,
     /// Of a visit: the value of `http:visit`.
     pub visit: Box<[u8]>,
     /// Its row key without versions; empty if it has none.
@@ -164,24 +163,6 @@ pub struct NewRecord {
     pub long: Vec<(u8, Bytes)>,
     pub arrived: u64,
     pub confirms: u64,
-}
-
-/// Columns of a record that is made.
-#[derive(Default)]
-pub(crate) struct RecordColumns {
-    pub short: Columns,
-    pub long: Vec<(u8, Bytes)>,
-}
-
-impl RecordColumns {
-    /// Add a value: in its cell, if it is not too long.
-    pub(crate) fn put(&mut self, number: usize, value: Vec<u8>) {
-        if is_long(value.len()) {
-            self.long.push((number as u8, Bytes::new(value)));
-        } else {
-            self.short.push(number, &[&[VALUE_INLINE], &value]);
-        }
-    }
 }
 
 /// Why a page is refused.

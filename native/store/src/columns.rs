@@ -8,12 +8,67 @@ use docstore_kernel::page::is_space;
 
 use crate::analysed::Analysed;
 use crate::capture::{
-    CANONICAL, CHARSET, CHECKSUM, DESCRIPTION, DOCNO, ENTRIES, FETCHED_URL, HEADERS, HEADINGS, IP, KEYWORDS, LANG,
-    PAYLOAD_DIGEST, PUBLISHED, SIMHASH, SKETCH, STATUS, TEXT_CHECKSUM, TITLE, TYPE,
+    Columns, CANONICAL, CHARSET, CHECKSUM, DESCRIPTION, DOCNO, ENTRIES, FETCHED_URL, HEADERS, HEADINGS, IP, KEYWORDS,
+    LANG, PAYLOAD_DIGEST, PUBLISHED, SIMHASH, SKETCH, STATUS, TEXT_CHECKSUM, TITLE, TYPE,
 };
-use crate::format::{ROW_KEY_LABEL_SEPARATOR, SCHEME_SIMHASH64_1};
+use crate::format::{ROW_KEY_LABEL_SEPARATOR, SCHEME_SIMHASH64_1, VALUE_INLINE};
 use crate::keys::host_of;
+use crate::pages::Bytes;
+use crate::values::is_long;
 use crate::varint;
+
+/// Columns of a record that is made.
+#[derive(Clone, Default)]
+pub struct RecordColumns {
+    /// Cell values.
+    pub short: Columns,
+    /// Raw values that are too long for their cell.
+    pub long: Vec<(u8, Bytes)>,
+}
+
+impl RecordColumns {
+    /// The columns of a response and of the analysis of its body.
+    pub fn of(response: &Response<'_>, page: &Analysed) -> Self {
+        let mut columns = Self { short: Columns::with_room(), long: Vec::new() };
+        of_response(response, page, |number, raw| columns.put(number, raw));
+        columns
+    }
+
+    /// Add a value: in its cell, if it is not too long.
+    pub(crate) fn put(&mut self, number: usize, raw: &[u8]) {
+        if is_long(raw.len()) {
+            self.long.push((number as u8, Bytes::new(raw.to_vec())));
+        } else {
+            self.short.push(number, &[&[VALUE_INLINE], raw]);
+        }
+    }
+
+    /// Add the columns in bytes.
+    pub fn pack(&self, packed: &mut Vec<u8>) {
+        let long = self.long.iter().map(|(number, raw)| (*number, raw.as_ref()));
+        for (number, value) in self.short.iter().chain([(0, &[][..])]).chain(long) {
+            packed.push(number);
+            varint::push(packed, value.len() as u64);
+            packed.extend_from_slice(value);
+        }
+    }
+
+    /// The columns of `pack`, which fill all of the bytes; None for other bytes.
+    pub fn unpack(packed: &[u8]) -> Option<Self> {
+        let (mut columns, mut at, mut is_short) = (Self::default(), 0, true);
+        while at < packed.len() {
+            let number = varint::take(packed, &mut at, 1)?[0];
+            let bytes = usize::try_from(varint::read(packed, &mut at)?).ok()?;
+            let value = varint::take(packed, &mut at, bytes)?;
+            match number {
+                0 => is_short = false,
+                _ if is_short => columns.short.push(number.into(), &[value]),
+                _ => columns.long.push((number, Bytes::new(value.to_vec()))),
+            }
+        }
+        (!is_short).then_some(columns)
+    }
+}
 
 /// What a server and a crawler say of a page.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,11 +86,7 @@ pub struct Response<'a> {
 }
 
 /// The columns of a response and of the analysis of its body.
-pub fn of_response<E>(
-    response: &Response<'_>,
-    page: &Analysed,
-    mut put: impl FnMut(usize, &[u8]) -> Result<(), E>,
-) -> Result<(), E> {
+fn of_response(response: &Response<'_>, page: &Analysed, mut put: impl FnMut(usize, &[u8])) {
     let media_type = lower(trimmed(divided(response.content_type, b';').0));
     for (number, raw) in [
         (STATUS, response.status.to_string().as_bytes()),
@@ -48,14 +99,14 @@ pub fn of_response<E>(
         (FETCHED_URL, response.url),
     ] {
         if !raw.is_empty() {
-            put(number, raw)?;
+            put(number, raw);
         }
     }
-    of_page(page, put)
+    of_page(page, put);
 }
 
 /// The columns of an analysis.
-pub fn of_page<E>(page: &Analysed, mut put: impl FnMut(usize, &[u8]) -> Result<(), E>) -> Result<(), E> {
+pub fn of_page(page: &Analysed, mut put: impl FnMut(usize, &[u8])) {
     let (mut simhash, mut sketch) = (Vec::new(), Vec::new());
     if let Some(marks) = &page.marks {
         simhash.push(SCHEME_SIMHASH64_1);
@@ -78,10 +129,9 @@ pub fn of_page<E>(page: &Analysed, mut put: impl FnMut(usize, &[u8]) -> Result<(
         (SKETCH, &sketch),
     ] {
         if !raw.is_empty() || number == TEXT_CHECKSUM {
-            put(number, raw)?;
+            put(number, raw);
         }
     }
-    Ok(())
 }
 
 /// Name under which the type that a crawler identified stands among the headers, if it adds to them.
@@ -132,11 +182,7 @@ mod tests {
 
     fn columns(response: &Response<'_>, page: &Analysed) -> Vec<(usize, Vec<u8>)> {
         let mut found = Vec::new();
-        let put = |number, raw: &[u8]| {
-            found.push((number, raw.to_vec()));
-            Ok::<_, ()>(())
-        };
-        of_response(response, page, put).expect("nothing fails");
+        of_response(response, page, |number, raw| found.push((number, raw.to_vec())));
         found
     }
 
@@ -156,6 +202,22 @@ mod tests {
             (TEXT_CHECKSUM, b""),
         ];
         assert_eq!(columns(&response, &page), expected.map(|(number, raw)| (number, raw.to_vec())));
+    }
+
+    #[test]
+    fn columns_come_back_as_they_were_packed() {
+        let page = Analysed { title: b"T"[..].into(), description: [b'd'; 600][..].into(), ..Analysed::default() };
+        let made = RecordColumns::of(&Response { status: 200, ip: b"::1", ..Response::default() }, &page);
+        assert_eq!(made.long.len(), 1);
+        let mut packed = Vec::new();
+        made.pack(&mut packed);
+        let again = RecordColumns::unpack(&packed).expect("it was packed");
+        assert_eq!(again.short, made.short);
+        let long = |columns: &RecordColumns| {
+            columns.long.iter().map(|(at, raw)| (*at, raw.as_ref().to_vec())).collect::<Vec<_>>()
+        };
+        assert_eq!(long(&again), long(&made));
+        assert!(RecordColumns::unpack(&packed[..packed.len() - 1]).is_none() && RecordColumns::unpack(&[]).is_none());
     }
 
     #[test]

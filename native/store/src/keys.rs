@@ -259,7 +259,24 @@ mod tests {
         assert_eq!(of("org,boost,www)/doc/libs/1_74_0/any.html https"), "org,boost,www)/doc/libs/#/any.html https");
         assert_eq!(of("example,v12)/6-1.x/de/en-US/fr-x/z-7?a/2/3 https"), "example,v#)/#.x/#/#/fr-x/z-7?a/2/3 https");
         assert_eq!(of("a)/zh-Hant/Zh/e1/en-latin/1.-2/x https"), "a)/#/Zh/e#/en-latin/#.-#/x https");
-        for none in ["a)/x.html https", "a)/ https", "(urn:isbn:12", "a)x1 https", "", "a/1/x https", "a)/1/x"] {
+        let same = [
+            ("org,kernel,www)/doc/html/v6.1/x.html https", "org,kernel,www)/doc/html/v6.12/x.html https"),
+            ("example,docs,v1)/x.html https", "example,docs,v12)/x.html https"),
+            ("example,help)/7.4/de/text/x.html https", "example,help)/7.4/en-US/text/x.html https"),
+            ("example,a)/2.0/x?id=3 https", "example,a)/2.1/x?id=3 https"),
+            ("example,a)/2.0/ https", "example,a)/2.1/ https"),
+        ];
+        same.iter().for_each(|(first, second)| assert_eq!((of(first), of(first).is_empty()), (of(second), false)));
+        let other = [
+            ("example,a)/2.0/page-12.html https", "example,a)/2.0/page-13.html https"),
+            ("example,a)/2.0/x?id=3 https", "example,a)/2.0/x?id=4 https"),
+            ("example,a)/2.0/x https", "example,b)/2.0/x https"),
+            ("example,a)/2.0/api/x https", "example,a)/2.0/doc/x https"),
+        ];
+        other.iter().for_each(|(first, second)| assert_ne!(of(first), of(second)));
+        for none in
+            ["a)/?2/3 https", "a)/x.html https", "a)/ https", "(urn:isbn:12", "a)x1 https", "", "a/1/x https", "a)/1/x"]
+        {
             assert_eq!(of(none), "", "{none}");
         }
     }

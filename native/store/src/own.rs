@@ -18,10 +18,9 @@
 
 use std::sync::Arc;
 
-use crate::batch::{
-    cells_in_batch, Compared, Decided, Fetched, Judged, NewRecord, RecordColumns, Refusal, Response, Seen,
-};
+use crate::batch::{cells_in_batch, Compared, Decided, Fetched, Judged, NewRecord, Refusal, Response, Seen};
 use crate::capture::{BODY, CHECKSUM, CRAWL, HEADERS, MAIN, STATUS, TEXT_CHECKSUM, VERDICT, VISIT};
+use crate::columns::RecordColumns;
 use crate::compare::Kind;
 use crate::core::Core;
 use crate::format::{
@@ -380,13 +379,13 @@ impl<H> Core<H> {
             return Ok(already_stored(fetched, timestamp, Decided { stored, ..verdict }));
         }
         let mut columns = RecordColumns::default();
-        columns.put(VISIT, fetched.visit.to_vec());
+        columns.put(VISIT, &fetched.visit);
         if let Some(fetch) = rejected.as_ref().or(before.as_ref()).filter(|fetch| fetch.columns.has(CHECKSUM)) {
             columns.short.push(CHECKSUM, &[fetch.columns.get(CHECKSUM)]);
         }
         let confirms = before.as_ref().map_or(0, |before| before.source);
         if before.is_some() {
-            columns.put(VERDICT, verdict.encode());
+            columns.put(VERDICT, &verdict.encode());
         }
         let record = finish(columns, &fetched, CAPTURE_NOT_MODIFIED, now, confirms);
         Ok(Judged { record: Some(record), ..Judged::without_record(fetched, timestamp, verdict) })
@@ -457,7 +456,7 @@ fn record_of<H>(fetched: &mut Fetched<H>, verdict: &Decided, before: Option<&See
         STORED_REJECTED => CAPTURE_REJECTED,
         _ => CAPTURE_STORED,
     };
-    let (short, mut long) = (std::mem::take(&mut fetched.columns), std::mem::take(&mut fetched.long));
+    let RecordColumns { short, mut long } = std::mem::take(&mut fetched.columns);
     let mut columns = RecordColumns::default();
     if kind == CAPTURE_STORED {
         columns = RecordColumns { short, long };
@@ -475,14 +474,14 @@ fn record_of<H>(fetched: &mut Fetched<H>, verdict: &Decided, before: Option<&See
             let inline = short.get(HEADERS).get(1..).unwrap_or_default();
             let kept = validators(headers.as_ref().map_or(inline, |headers| headers.as_ref()));
             if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
-                columns.put(HEADERS, kept);
+                columns.put(HEADERS, &kept);
             }
         }
     }
     if verdict.stored == STORED_TEXT {
         columns.short.push(BODY, &[&encode_absent(fetched.asking.body().len() as u64)]);
     }
-    columns.put(VERDICT, verdict.encode());
+    columns.put(VERDICT, &verdict.encode());
     let confirms = before.filter(|_| kind == CAPTURE_CONFIRMED).map_or(0, |before| before.source);
     finish(columns, fetched, kind, now, confirms)
 }
@@ -490,7 +489,7 @@ fn record_of<H>(fetched: &mut Fetched<H>, verdict: &Decided, before: Option<&See
 /// A record with the label of its crawl.
 fn finish<H>(mut columns: RecordColumns, fetched: &Fetched<H>, kind: u8, arrived: u64, confirms: u64) -> NewRecord {
     if !fetched.crawl.is_empty() {
-        columns.put(CRAWL, fetched.crawl.to_vec());
+        columns.put(CRAWL, &fetched.crawl);
     }
     NewRecord { kind, columns: Arc::new(columns.short), long: columns.long, arrived, confirms }
 }
