@@ -454,6 +454,8 @@ class Sequencer:
         self.encoder = encoder
         self._view = view
         self._committer = committer
+        self._is_clean = True
+        """The view has no batch.  False also if a second interrupt (Ctrl-C) came before a batch was dropped."""
         committer.followers.add(view.follow)
 
     def write(
@@ -475,8 +477,9 @@ class Sequencer:
         view = self._view
         with self._committer.lock:
             try:
-                if view.is_begun:
-                    view.drop()  # a second interrupt (Ctrl-C) has kept the handler below from dropping it
+                if not self._is_clean:
+                    view.drop()
+                self._is_clean = False
                 for start in range(0, len(pages), PORTION_PAGES):
                     portion = pages[start : start + PORTION_PAGES]
                     if start and is_awaited():
@@ -486,9 +489,11 @@ class Sequencer:
                         committed = start
                     judged += view.judge(portion, policies[start : start + PORTION_PAGES])
                 self._commit()
+                self._is_clean = True
             except BaseException as error:
                 self._committer.drop_values()
                 view.drop()
+                self._is_clean = True
                 cause = short_of_memory(error) if isinstance(error, MemoryError) else error
                 return results_of(judged[:committed]), cause
         return results_of(judged), None

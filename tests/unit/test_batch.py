@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,8 +16,10 @@ from stores import contents, stored_value
 
 import docstore
 from docstore import GCPolicy, Page, Policy, PutResult, Schema, StorageError, VerdictKind
+from docstore.dedup.pages import StoredReads
 from docstore.model.capture import BODY
 from docstore.model.choices import Durability
+from docstore.model.format import RUN_LOG_PREFIX
 from docstore.model.types import DUPLICATES
 from docstore.reports.check import check
 from docstore.storage.writes import Prepared
@@ -152,6 +155,24 @@ def test_pages_that_an_interrupt_left_in_the_batch_are_not_written_with_the_next
         store.put_page("https://a.example/next", page(words(3, 120)), headers=HTML)
         assert list(store.urls()) == ["https://a.example/", "https://a.example/next"]
         assert list(check(store.backend)) == []
+
+
+def test_a_committed_batch_is_not_posted_again_after_two_interrupts(tmp_path: Path) -> None:
+    """The second one comes before what is left of the batch is dropped."""
+
+    def posted(name: str, interrupt: Any) -> list[int]:
+        with open_store(tmp_path / name, Schema()) as store:
+            store.put_page("https://z.example/", page(words(0, 120)), headers=HTML)
+            with interrupt:
+                store.put_page("https://a.example/", page(words(1, 120)), headers=HTML)
+            store.put_page("https://b.example/", page(words(2, 120)), headers=HTML)
+            logs = (row for row in store.backend.engine.scan("meta") if row.row_key.startswith(RUN_LOG_PREFIX))
+            return sorted(len(cell.value) for row in logs for cell in row.cells)
+
+    interrupted = ExitStack()
+    interrupted.enter_context(pytest.raises(KeyboardInterrupt))
+    interrupted.enter_context(mock.patch.object(StoredReads, "begin_batch", side_effect=KeyboardInterrupt))
+    assert posted("interrupted", interrupted) == posted("plain", nullcontext())
 
 
 @pytest.mark.parametrize("name", ["qualifiers_of_rows", "fetch_or_base"])
