@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -160,19 +160,19 @@ def test_pages_that_an_interrupt_left_in_the_batch_are_not_written_with_the_next
 def test_a_committed_batch_is_not_posted_again_after_two_interrupts(tmp_path: Path) -> None:
     """The second one comes before what is left of the batch is dropped."""
 
-    def posted(name: str, interrupt: Any) -> list[int]:
+    def posted(name: str, *, is_interrupted: bool) -> list[int]:
         with open_store(tmp_path / name, Schema()) as store:
             store.put_page("https://z.example/", page(words(0, 120)), headers=HTML)
-            with interrupt:
+            with ExitStack() as around:
+                if is_interrupted:
+                    around.enter_context(pytest.raises(KeyboardInterrupt))
+                    around.enter_context(mock.patch.object(StoredReads, "begin_batch", side_effect=KeyboardInterrupt))
                 store.put_page("https://a.example/", page(words(1, 120)), headers=HTML)
             store.put_page("https://b.example/", page(words(2, 120)), headers=HTML)
             logs = (row for row in store.backend.engine.scan("meta") if row.row_key.startswith(RUN_LOG_PREFIX))
             return sorted(len(cell.value) for row in logs for cell in row.cells)
 
-    interrupted = ExitStack()
-    interrupted.enter_context(pytest.raises(KeyboardInterrupt))
-    interrupted.enter_context(mock.patch.object(StoredReads, "begin_batch", side_effect=KeyboardInterrupt))
-    assert posted("interrupted", interrupted) == posted("plain", nullcontext())
+    assert posted("interrupted", is_interrupted=True) == posted("plain", is_interrupted=False)
 
 
 @pytest.mark.parametrize("name", ["qualifiers_of_rows", "fetch_or_base"])
