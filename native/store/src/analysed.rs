@@ -67,8 +67,8 @@ pub struct Analysed {
     pub headings: Box<[u8]>,
     /// Of a feed or site map, as they are stored; empty for other pages.
     pub entries: Box<[u8]>,
-    /// The text: one block a line.
-    pub main: Box<[u8]>,
+    /// The text: one block a line.  The cache of bases may hold it longer than the page.
+    pub main: Arc<[u8]>,
     /// None if the text has no word.
     pub marks: Option<Arc<Marks>>,
 }

@@ -240,7 +240,7 @@ impl<H> Judged<H> {
             columns: record.columns.clone(),
             long: record.long.clone(),
             body: self.fetched.asking.body.clone(),
-            text: Bytes::of_main(page),
+            text: Bytes::new(page.main.clone()),
             body_name: name(page.checksum.get(1..).unwrap_or_default()),
             text_name: page.marks.as_ref().map(|marks| marks.facts.name),
             path: self.fetched.path.clone(),
@@ -335,4 +335,37 @@ pub fn totals_of<'a, H: 'a>(pages: impl Iterator<Item = &'a Arc<Judged<H>>>) -> 
 pub(crate) fn cells_in_batch(record: &NewRecord) -> [Box<[u8]>; 3] {
     let body = record.columns.get(BODY);
     [Box::default(), Box::default(), if body.is_empty() { [VALUE_INLINE].into() } else { body.into() }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysed::Analysed;
+    use crate::posted::pointer;
+
+    #[test]
+    fn a_text_that_is_kept_as_a_base_keeps_no_fingerprints_of_its_page() {
+        let page = Arc::new(Analysed { main: b"a text"[..].into(), ..Analysed::default() });
+        let seen = Arc::downgrade(&page);
+        let asking = Asking { row_key: b"row"[..].into(), status: 200, body: Bytes::new(*b"a body"), page };
+        let fetched = Fetched {
+            response: Response::Page,
+            asking,
+            timestamp: 1000,
+            wants_body: true,
+            crawl: Box::default(),
+            columns: RecordColumns::default(),
+            visit: Box::default(),
+            path: Box::default(),
+            has_anchors: false,
+            held: (),
+        };
+        let judged = Judged::without_record(fetched, 1000, Decided::unjudged());
+        assert_eq!(judged.pointer, pointer(1000, b"row"));
+        let judged = Judged { record: Some(NewRecord::default()), ..judged };
+        let text = judged.new_page().expect("it has a record").text;
+        drop(judged);
+        assert!(seen.upgrade().is_none());
+        assert_eq!(text.as_ref(), b"a text");
+    }
 }

@@ -253,12 +253,12 @@ impl<H> Core<H> {
 
     /// The page at a row and time; None if it was deleted, has expired, or was never written.
     ///
-    /// A page of the batch is live if it will be once the batch is committed.  If a policy may hide captures, a record of
-    /// the batch can hide others of its row; then they are read with the records of the batch, and not cached.
+    /// A page of the batch is live if it will be once the batch is committed.  Other captures of its row are read with the
+    /// records of the batch, and not cached: a visit may show a page of the batch, and a policy may hide a capture for it.
     pub fn page<R: Reads<Held = H>>(&mut self, pointer: &Pointer, reads: &mut R) -> Result<Option<Stored>, R::Error> {
         let (timestamp, row_key) = (time_of(pointer), row_key_of(pointer));
         let pending = self.batch.of_row(row_key);
-        if pending.iter().any(|page| self.collects || page.pointer == *pointer) {
+        if !pending.is_empty() {
             if let Some(found) = self.batch.compared.get(pointer).filter(|_| !self.collects) {
                 return Ok(Some(found.stored.clone()));
             }

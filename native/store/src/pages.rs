@@ -25,22 +25,6 @@ impl AsRef<[u8]> for Bytes {
     }
 }
 
-/// The main text of a page.
-struct MainText(Arc<Analysed>);
-
-impl AsRef<[u8]> for MainText {
-    fn as_ref(&self) -> &[u8] {
-        &self.0.main
-    }
-}
-
-impl Bytes {
-    /// The main text of a page.
-    pub fn of_main(page: &Arc<Analysed>) -> Self {
-        Self::new(MainText(page.clone()))
-    }
-}
-
 /// A page that is judged.
 #[derive(Clone)]
 pub struct Asking {
