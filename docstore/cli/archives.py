@@ -152,7 +152,7 @@ def run_ingest(args: argparse.Namespace) -> int:
         _print_report(report, dry_run=args.dry_run)
     if report.is_partial:
         return EXIT_RECORDS_SKIPPED
-    return EXIT_OK if report.files else EXIT_NOTHING_FOUND
+    return EXIT_OK if report.files or not report.passed_over_count else EXIT_NOTHING_FOUND
 
 
 def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
