@@ -210,6 +210,19 @@ class StoredReads:
         """The capture record at a time, hidden by a policy or not: a write at that time replaces it."""
         return self._table.record(row_key, timestamp, pending)
 
+    def record_and_page_before(
+        self, row_key: bytes, timestamp: int, pending: Pending
+    ) -> tuple[CaptureRecord | None, LiveCapture | None, bool]:
+        """The record at a time; and in one read for most rows, if there is none, the newest live page before it.
+
+        The last value says whether that page was looked for.
+        """
+        newest = None if pending else self._table.newest_record(row_key)
+        if pending or (newest is not None and newest.timestamp >= timestamp):
+            return self._table.record(row_key, timestamp, pending), None, False
+        before = None if newest is None else self._table.newest_capture(row_key, timestamp, newest=newest)
+        return None, before, True
+
     def before(self, row_key: bytes, timestamp: int, fetches: bool, pending: Pending) -> LiveCapture | None:
         """The newest live page before a time; with `fetches` the newest page or rejected capture."""
         if not fetches:

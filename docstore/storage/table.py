@@ -232,11 +232,11 @@ class CaptureRows:
         return self._engine.newest(self._name, row_key, CAPTURE_FAMILY, b"")
 
     def newest_capture(
-        self, row_key: bytes, end: int | None = None, pending: Pending = NONE_PENDING
+        self, row_key: bytes, end: int | None = None, pending: Pending = NONE_PENDING, newest: Cell | None = None
     ) -> LiveCapture | None:
         """The newest live page of a row, before a time if one is given; a visit shows the page that it confirms."""
         if not pending:  # the most frequent read
-            cell = self.newest_record(row_key)
+            cell = newest or self.newest_record(row_key)  # the caller may have read it
             if cell is None:
                 return None
             if (end is None or cell.timestamp < end) and not self.ages_captures:
@@ -244,9 +244,9 @@ class CaptureRows:
                 if record is not None and record.kind == CAPTURE_STORED:
                     return stored_capture(record)
         if end is not None and not self.collects:
-            newest = next(self.records(row_key, 0, end, pending), None)
-            if newest is None or newest.kind == CAPTURE_STORED:
-                return None if newest is None else stored_capture(newest)
+            first = next(self.records(row_key, 0, end, pending), None)
+            if first is None or first.kind == CAPTURE_STORED:
+                return None if first is None else stored_capture(first)
         return next((capture for capture in self.captures(row_key, end, pending) if capture.shows_page), None)
 
     def capture_at(self, row_key: bytes, timestamp: int, pending: Pending = NONE_PENDING) -> LiveCapture | None:

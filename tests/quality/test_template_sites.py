@@ -300,7 +300,7 @@ class Written:
 
     def _judged(self, pointer: PagePointer, analysis: Analysis) -> docstore_native.Judged:
         page = Page("", BODY)
-        prepared = Prepared(page, pointer.row_key, "", pointer.timestamp, analysis, "", (), ({}, {}), b"")
+        prepared = Prepared(page, pointer.row_key, "", pointer.timestamp, analysis, "", ())
         (judged,) = self.core.judge([prepared], bytes(len(VERDICT_KINDS)), self._table, 0, self.pages)
         return judged
 

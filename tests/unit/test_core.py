@@ -31,7 +31,7 @@ def put(store: DocumentStore, number: int) -> str:
     return store.put_page(URLS[number], body, fetched_at=T0 + number * 1000).verdict.of_url
 
 
-@pytest.mark.parametrize("name", ["postings", "page", "propose", "is_readable", "post", "record"])
+@pytest.mark.parametrize("name", ["postings", "page", "propose", "is_readable", "post", "record_and_page_before"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("no room")], ids=["interrupt", "error"])
 def test_a_read_that_fails_ends_the_call_and_leaves_the_core_in_order(name: str, error: BaseException) -> None:
     with DocumentStore(Backend(caches=False), Durability.NONE) as store:

@@ -10,7 +10,7 @@ use docstore_store::capture;
 use docstore_store::compare::Verdict;
 use docstore_store::format::{CAPTURE_FAMILY, POSTING_BODY, POSTING_TEXT};
 use docstore_store::lru::Counts;
-use docstore_store::pages::{Asking, Bytes, Page, Pending, Reads, Stored, Value};
+use docstore_store::pages::{Asking, Bytes, Page, Pending, Reads, RecordAndPage, Stored, Value};
 use docstore_store::posted::{Pointer, StoredPostings, POINTER_SLICE};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -255,6 +255,18 @@ impl Reads for Reader<'_, '_> {
         seen_of(&self.source.call_method1(intern!(self.python(), "record"), asked)?, false)
     }
 
+    fn record_and_page_before(
+        &mut self,
+        row_key: &[u8],
+        timestamp: u64,
+        pending: Pending<'_, Held>,
+    ) -> PyResult<RecordAndPage> {
+        let asked = (self.bytes(row_key), timestamp, self.pending(pending)?);
+        let found = self.source.call_method1(intern!(self.python(), "record_and_page_before"), asked)?;
+        let (record, page, has_looked) = found.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>, bool)>()?;
+        Ok((seen_of(&record, false)?, if has_looked { Some(seen_of(&page, true)?) } else { None }))
+    }
+
     fn before(
         &mut self,
         row_key: &[u8],
@@ -307,8 +319,7 @@ impl Reads for Reader<'_, '_> {
 
     fn post(&mut self, marks: &Arc<Marks>, answer: &Arc<Answer>) -> PyResult<()> {
         let asked = (IndexQuery::of(marks, 0), Proposal(answer.clone()));
-        self.source.call_method1(intern!(self.python(), "post"), asked)?;
-        Ok(())
+        self.source.call_method1(intern!(self.python(), "post"), asked).map(drop)
     }
 
     fn shingles(&mut self, text: &[u8]) -> Vec<u64> {

@@ -136,8 +136,8 @@ impl<H> Core<H> {
         let asking = &fetched.asking;
         let (row_key, wants_body) = (&asking.row_key, fetched.wants_body);
         let is_new = self.batch.is_new(row_key); // nearly all pages of a first crawl
-        let (taken, timestamp) =
-            if is_new { (None, fetched.timestamp) } else { self.first_free_time(&fetched, reads)? };
+        let (taken, timestamp, known_before) =
+            if is_new { (None, fetched.timestamp, Some(None)) } else { self.first_free_time(&fetched, reads)? };
         if timestamp > TIMESTAMP_MAX {
             return Ok(refused(fetched, Refusal::NoFreeTime));
         }
@@ -155,7 +155,10 @@ impl<H> Core<H> {
             }
             return Ok(already_stored(fetched, timestamp, known));
         }
-        let before = if is_new { None } else { self.newest_before(row_key, timestamp, reads)? };
+        let before = match known_before {
+            Some(before) => before,
+            None => self.newest_before(row_key, timestamp, reads)?,
+        };
         let (mut previous, mut previous_similarity, mut confirms) = (PREVIOUS_NONE, 0.0, false);
         if let Some(before) = &before {
             (previous, previous_similarity) = self.compare_with_previous(&fetched, before, reads)?;
@@ -235,19 +238,24 @@ impl<H> Core<H> {
         reads.before(row_key, timestamp, false, self.batch.of_row(row_key))
     }
 
-    /// The first millisecond, from the page's own on, that is free or has the same body; and the record there.
+    /// The first millisecond, from the page's own on, that is free or has the same body; and the record there.  Also the
+    /// live page before it, if a read told it.
     ///
     /// The time is beyond TIMESTAMP_MAX if there is no such millisecond.
     fn first_free_time<R: Reads<Held = H>>(
         &mut self,
         fetched: &Fetched<H>,
         reads: &mut R,
-    ) -> Result<(Option<Seen>, u64), R::Error> {
+    ) -> Result<(Option<Seen>, u64, Option<Option<Seen>>), R::Error> {
         let row_key = &fetched.asking.row_key;
         let checksum = &fetched.asking.page.checksum;
         let has_body = |taken: &Seen| taken.kind != CAPTURE_NOT_MODIFIED && *checksum_of(taken) == **checksum;
         let (mut timestamp, mut probes) = (fetched.timestamp, 0);
-        let mut taken = self.record(row_key, timestamp, reads)?;
+        let pending = self.batch.of_row(row_key);
+        let (mut taken, before) = reads.record_and_page_before(row_key, timestamp, pending)?;
+        if taken.is_none() {
+            return Ok((None, timestamp, before));
+        }
         while taken.as_ref().is_some_and(|taken| !has_body(taken)) {
             timestamp += STEP;
             probes += 1;
@@ -259,7 +267,7 @@ impl<H> Core<H> {
             }
             taken = if timestamp > TIMESTAMP_MAX { None } else { self.record(row_key, timestamp, reads)? };
         }
-        Ok((taken, timestamp))
+        Ok((taken, timestamp, None))
     }
 
     /// The verdict of a capture; None if it has none, or one that cannot be read.

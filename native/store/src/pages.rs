@@ -144,6 +144,9 @@ pub enum Value {
 /// Records of the batch in one row, the last of each time: each stands in the place of a stored one.
 pub type Pending<'a, H> = &'a [Arc<Judged<H>>];
 
+/// A record; and a page, if it was looked for.
+pub type RecordAndPage = (Option<Seen>, Option<Option<Seen>>);
+
 /// Everything that is read or asked while a page is judged.  A value that is None is damaged, and is listed.
 pub trait Reads: StoredPostings {
     /// What the caller holds of a page of the batch.
@@ -182,6 +185,15 @@ pub trait Reads: StoredPostings {
         timestamp: u64,
         pending: Pending<'_, Self::Held>,
     ) -> Result<Option<Seen>, Self::Error>;
+
+    /// The record of a row at a time; and if there is none, the newest live page before it, unless that takes a further
+    /// read.
+    fn record_and_page_before(
+        &mut self,
+        row_key: &[u8],
+        timestamp: u64,
+        pending: Pending<'_, Self::Held>,
+    ) -> Result<RecordAndPage, Self::Error>;
 
     /// The newest live page of a row before a time; with `fetches` also a rejected capture, if that is newer.
     fn before(
