@@ -629,11 +629,8 @@ _ENDINGS: Final = {
     ".trecweb": "trecweb",
 }
 """The format that the ending of a name stands for."""
-_OTHERS: Final = frozenset(
-    {".arc", ".wet", ".wat", ".cdx", ".cdxj", ".har", ".json", ".csv", ".tsv", ".txt", ".md", ".html", ".htm", ".xml"}
-    | {".pdf", ".zip", ".tar", ".tgz", ".db", ".sqlite", ".arrow", ".feather", ".orc", ".avro", ".bz2", ".xz", ".lz4"}
-)
-"""Endings of formats that an export does not write."""
+_ENDING: Final = re.compile(r"\.[a-z][a-z0-9]{1,7}")
+"""What is an ending at all: not the `.2-pages` of a name such as `v1.2-pages`."""
 
 
 def format_of(output: str, asked: str | None) -> str:
@@ -653,9 +650,9 @@ def format_of(output: str, asked: str | None) -> str:
     chosen = asked or named or "warc"
     if named not in (None, chosen):
         raise InvalidArgument(f"--output {output} is the name of a {named} file, but --format is {asked}; change one")
-    if asked is None and ending in _OTHERS:
-        formats = ", ".join(dict.fromkeys(_ENDINGS))
-        raise InvalidArgument(f"no export writes {ending} files; name the file with {formats}, or give --format")
+    if asked is None and named is None and _ENDING.fullmatch(ending):
+        formats = ", ".join(_ENDINGS)
+        raise InvalidArgument(f"unknown ending {ending}; name the file with {formats}, or give --format")
     if is_packed and chosen in ("wacz", PARQUET):
         raise InvalidArgument(f"a {chosen} file is not packed as a whole: name it {stem}")
     return chosen

@@ -167,6 +167,7 @@ class IngestReport(Plain):
         pages: records that became pages, with resolved revisits.
         stored: pages whose body was stored, shared or confirmed.
         known: pages already stored with the same timestamp: nothing was written.
+        known_rejected: of these, the pages that a policy has rejected.
         verdicts, previous: pages by verdict against other URLs, and against their own previous version.
         skipped: undamaged records that are not pages, by reason; and UNRESOLVED revisits.
         errors: damaged records, refused pages, incomplete pages that were stored, and unresolved revisits; at most
@@ -179,7 +180,8 @@ class IngestReport(Plain):
         files: number of files that were read.
         passed_over: files of folders that are no archives, and why; at most MAX_ERRORS of them.
         passed_over_count: all of them.
-        body_bytes: decoded bodies of the pages.
+        body_bytes: decoded bodies of all pages.
+        stored_body_bytes: of these, bodies of the pages that are counted in `stored`.
         file_bytes: size of the files; 0 if a source is a stream, or for more than MOST_SIZES files on servers.
         done_bytes: of these, the bytes before the last counted page, in the last of the files that several processes
             read; all of them at the end.
@@ -190,6 +192,7 @@ class IngestReport(Plain):
     pages: int = 0
     stored: int = 0
     known: int = 0
+    known_rejected: int = 0
     rejected: int = 0
     verdicts: dict[str, int] = field(default_factory=lambda: {str(kind): 0 for kind in VerdictKind})
     previous: dict[str, int] = field(default_factory=lambda: {str(kind): 0 for kind in Previous})
@@ -204,6 +207,7 @@ class IngestReport(Plain):
     passed_over_count: int = 0
     unreadable: list[Finding] = field(default_factory=list)
     body_bytes: int = 0
+    stored_body_bytes: int = 0
     file_bytes: int = 0
     done_bytes: int = 0
     stored_bytes: int = 0
@@ -273,11 +277,12 @@ def ingest(
         raise InvalidArgument(
             "lists of records are files that this process reads, without jobs; at_once is at least 1, rate at least 0"
         )
-    if options.base and not (_BASE.fullmatch(options.base) and len(sources) == 1 and _are_paths(sources)):
+    if options.base and not _BASE.fullmatch(options.base):
         raise InvalidArgument(
-            f"saved pages are read from one folder, with a base URL of http or https; {options.base!r} is none, or "
-            f"{len(sources)} sources are given"
+            f"the base URL of saved pages must begin with http:// or https:// and a host, not {options.base!r:.200}"
         )
+    if options.base and not (len(sources) == 1 and _are_paths(sources)):
+        raise InvalidArgument(f"saved pages are read from one folder, but {len(sources)} sources are given")
     run = _Run(store, options, sources, on_progress)
     began = time.monotonic()
     before = store.stored_bytes()
@@ -465,12 +470,15 @@ class _Run:
         report.previous[str(result.previous)] += 1
         if result.stored in (STORED_BODY, STORED_REFERENCE, STORED_CONFIRMED):
             report.stored += 1
+            report.stored_body_bytes += body_bytes
         elif result.stored == STORED_REJECTED:
             report.rejected += 1
             self._loses_bodies = True
         else:
-            self._loses_bodies |= result.known_as == STORED_REJECTED
             report.known += 1
+            if result.known_as == STORED_REJECTED:
+                report.known_rejected += 1
+                self._loses_bodies = True
         if self._options.on_rejected is not None and STORED_REJECTED in (result.stored, result.known_as):
             self._options.on_rejected(result._replace(stored=STORED_REJECTED, known_as=""))
 

@@ -74,6 +74,9 @@ class RangeOptions(NamedTuple):
     rate: float = 0.0
 
 
+_A_LIST = "a list for --records gives the filename, offset and length of a record in each line, and no pages"
+
+
 def record_places(name: str) -> Iterator[RecordPlace | DamagedEntry]:
     """The places that a list names, in order.
 
@@ -107,7 +110,7 @@ def _place_of_line(at: int, line: bytes) -> RecordPlace | DamagedEntry:
     try:
         fields = json.loads(brace + rest)
     except (ValueError, RecursionError) as error:
-        return DamagedEntry(at, f"a line of the list is no CDXJ: {str(error)[:100]}")
+        return DamagedEntry(at, f"the line is neither CDXJ nor JSON: {str(error)[:100]}; {_A_LIST}")
     stamps = head.split()  # SURT and time
     found = {key: next((fields[name] for name in names if name in fields), None) for key, names in _NAMES.items()}
     return _place(at, found | ({"date": stamps[1]} if len(stamps) == 2 and found["date"] is None else {}))
@@ -120,8 +123,8 @@ def _place(at: int, fields: Mapping[str, Any]) -> RecordPlace | DamagedEntry:
     except (TypeError, ValueError):
         offset = length = -1
     if not isinstance(fields["file"], str) or not fields["file"] or offset < 0 or length <= 0:
-        wanted = "a filename, an offset and a length"
-        return DamagedEntry(at, f"an entry of the list has not {wanted}: {dict(fields)!r:.200}", str(url or ""))
+        named = {name: value for name, value in fields.items() if value is not None}
+        return DamagedEntry(at, f"the line or row has only {named!r:.200}; {_A_LIST}", str(url or ""))
     moment = parse_date(date) if isinstance(date, str) else date if isinstance(date, int) else None
     return RecordPlace(at, fields["file"], offset, length, url if isinstance(url, str) else "", moment)
 

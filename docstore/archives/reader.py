@@ -160,6 +160,9 @@ _NOTHING_UNPACKED = "nothing in it can be unpacked"
 _ARCHIVE_NAME = re.compile(r"\.w?arc(\.\w+)?\Z", re.IGNORECASE)
 
 
+SAVED_PAGES = "a folder of saved pages is read with --mirror DIR --base URL, one page with `docstore put URL FILE`"
+
+
 def why_no_archive(path: str, columns: TableColumns = TableColumns()) -> str:
     """Why a file is none that `read` reads, or ""; "" also for an archive, by name, that is damaged or refused."""
     try:
@@ -202,6 +205,8 @@ def detect(stream: SupportsRead[bytes], columns: TableColumns = TableColumns()) 
             reason += "; name the manifest of an export in shards after --files-from"
         elif head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
             reason += '; in JSON Lines the object of the first line needs a field "url" or "id" (see --url-column)'
+        elif head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+            reason += f"; {SAVED_PAGES}"
         return "", reason, feed
     return "", f"{_NOTHING_UNPACKED}: {damage}" if damage else "the file is empty", feed
 

@@ -30,6 +30,7 @@ from docstore.archives.export import (
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.locations import found, is_url, listed, open_output
 from docstore.archives.ranges import RangeOptions
+from docstore.archives.reader import SAVED_PAGES
 from docstore.archives.selection import (
     QUALITY_PRESETS,
     FirstLines,
@@ -45,10 +46,12 @@ from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
 from docstore.cli import output, render
 from docstore.cli.opening import open_in
-from docstore.model.choices import PARQUET, VerdictKind
+from docstore.model.capture import CRAWL, NOTE_FAMILY
+from docstore.model.choices import ANNOTATORS, PARQUET, VerdictKind
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
+from docstore.model.markup import counted
 from docstore.model.plain import iso
-from docstore.model.types import SAME_PAGE, ColumnFamily, PutResult, Schema
+from docstore.model.types import SAME_PAGE, ColumnFamily, PutResult, ReadSpec, Schema
 from docstore.storage.heap import use_one_heap
 from docstore.store import DocumentStore, open_store
 
@@ -78,10 +81,10 @@ def run_ingest(args: argparse.Namespace) -> int:
             raise InvalidArgument("--mirror needs the option --base URL, and takes no other files")
     elif args.records and (args.files or args.files_from):
         raise InvalidArgument("--records takes no other files; ingest them by a second command")
-    elif not (args.files or args.files_from or args.records) or (args.base and not (args.files_from or args.records)):
-        raise InvalidArgument(
-            "name archives, folders of archives, or - for stdin; --base goes with --mirror, --files-from or --records"
-        )
+    elif not (args.files or args.files_from or args.records):
+        raise InvalidArgument("name archives, folders of archives, or - for stdin; --mirror takes saved pages")
+    elif args.base and not (args.files_from or args.records):
+        raise InvalidArgument("--base goes with --mirror, --files-from or --records, not with archives; leave it out")
     names = [one for name in args.files for one in ([name] if name == "-" else found(name))]
     if args.files_from:
         listed_files = listed(args.files_from, args.base or "")
@@ -147,7 +150,9 @@ def run_ingest(args: argparse.Namespace) -> int:
     else:
         _print_errors(report)
         _print_report(report, dry_run=args.dry_run)
-    return EXIT_RECORDS_SKIPPED if report.is_partial else EXIT_OK
+    if report.is_partial:
+        return EXIT_RECORDS_SKIPPED
+    return EXIT_OK if report.files or not report.passed_over_count else EXIT_NOTHING_FOUND
 
 
 def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
@@ -180,7 +185,8 @@ def _print_errors(report: IngestReport) -> None:
         names = ", ".join(error.file for error in report.passed_over[:SHOWN_FILES])
         more = f" and {count - SHOWN_FILES} more (--json lists them with reasons)" if count > SHOWN_FILES else ""
         files = "1 file that is no archive" if count == 1 else f"{count} files that are no archives"
-        output.note(f"passed over {files}: {names}{more}")
+        ways = "" if report.files else f"; {SAVED_PAGES}"
+        output.note(f"passed over {files}: {names}{more}{ways}")
     render.note_unreadable(report.unreadable)
     if report.unresolved:
         revisits = "revisit" if report.unresolved == 1 else "revisits"
@@ -197,11 +203,11 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
     if dry_run:
         lines.append(("stored", "nothing: dry run"))
     else:
-        bodies = f"  {output.size(report.body_bytes)}{_kept(report)}" if report.stored else ""
-        is_again = report.known == report.pages > 0
-        lines.append(
-            ("stored", f"0  all {report.known} were stored before" if is_again else f"{report.stored}{bodies}")
-        )
+        stored = f"{report.stored}  {output.size(report.stored_body_bytes)}{_kept(report)}" if report.stored else "0"
+        if report.known == report.pages > 0:
+            rejected = f" ({report.known_rejected} of them rejected)" if report.known_rejected else ""
+            stored = f"nothing: all {report.known} were known{rejected}"
+        lines.append(("stored", stored))
     for name in ("known", "rejected", "repaired", "records"):
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
@@ -225,7 +231,7 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
 def _kept(report: IngestReport) -> str:
     if not report.stored_bytes:
         return " (kept in rows and shared records)" if report.stored else ""
-    ratio = f" ({report.stored_bytes / report.body_bytes:.1%})" if report.body_bytes else ""
+    ratio = f" ({report.stored_bytes / report.stored_body_bytes:.1%})" if report.stored_body_bytes else ""
     return f" as {output.size(report.stored_bytes)}{ratio}"
 
 
@@ -282,7 +288,7 @@ def run_export(args: argparse.Namespace) -> int:
 
             ngrams = ngrams_of(selection.without_ngrams_of, selection.ngram_field, selection.ngram_words)
             short = f", {ngrams.short} of them shorter than {args.n} words and not looked for" if ngrams.short else ""
-            output.note(f"{args.without_ngrams_of} has {ngrams.texts} texts{short}")
+            output.note(f"{args.without_ngrams_of} has {counted(ngrams.texts, 'text')}{short}")
         if args.dropped:
             _write_dropped(store, selection, args.dropped)
         if args.matches:
@@ -321,6 +327,7 @@ def run_export(args: argparse.Namespace) -> int:
             if index is not None:
                 stack.enter_context(open_output(args.cdxj, lambda: report.captures)).writelines(index.lines())
             is_partial = bool(report.unreadable)
+        reason = "" if report.captures else _why_none(store, args)
     if args.json:
         counts = {"captures": report.captures, "body_bytes": report.body_bytes, "output": target}
         output.json_line(counts | ({"shards": shards.shards} if in_shards else {}))
@@ -334,10 +341,27 @@ def run_export(args: argparse.Namespace) -> int:
     if is_partial:
         return EXIT_RECORDS_SKIPPED
     if not report.captures:
-        notes = sorted({one.note for some in _conditions(args) for one in NoteCondition.alternatives(some)})
-        without = f"; `docstore annotate {' '.join(notes)}` writes the notes that --where and --quality ask for"
-        output.note(f"no capture matches{without if notes else ''}")
+        output.note(reason)
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
+
+
+def _why_none(store: Store, args: argparse.Namespace) -> str:
+    """Why an export has no capture: a note or a label of a crawl that no capture has, or the other conditions."""
+    if args.crawl:
+        spec = ReadSpec((CRAWL[0],), keys_only=True, cell_limit=1, crawl=args.crawl)
+        if next(iter(store.cells.scan(spec=spec)), None) is None:
+            return render.no_label(args.crawl)
+    wanted = sorted({one.note for some in _conditions(args) for one in NoteCondition.alternatives(some)})
+    rows = store.cells.scan(spec=ReadSpec((NOTE_FAMILY,), versions=1, keys_only=True)) if wanted else ()
+    stored = sorted({cell.qualifier.decode() for row in rows for cell in row.cells})
+    missing = [name for name in wanted if name not in stored]
+    if not missing:
+        return "no capture matches"
+    names = " or ".join(f"`{name}`" for name in missing)
+    there = f" (there are: {', '.join(stored)})" if stored else ""
+    known = [name for name in missing if name in ANNOTATORS]
+    advice = f"; `docstore annotate {' '.join(known)}` writes it" if known else ""
+    return f"no capture has a note {names}{there}{advice}"
 
 
 _SELECTED = ("prefix", "host", "since", "until", "versions", "status", "lang", "collapse")

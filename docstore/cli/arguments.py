@@ -131,7 +131,8 @@ def add_policies(parser: argparse.ArgumentParser) -> None:
         parser,
         "--policy VERDICT=POLICY*",
         "what to do with exact, same_text, near or contained: flag, reference, reject (duplicates of pages of the "
-        "same host) or reject-any (of any host; contained pages are never rejected); may be repeated",
+        "same site, that is the host without www. and m.) or reject-any (of any site; contained pages are never "
+        "rejected); may be repeated",
     )
 
 

@@ -273,7 +273,7 @@ def _row(document: Document) -> tuple[str, ...]:
     stored, shown = capture.verdict, capture.shown_verdict
     when, status = output.iso(capture.timestamp), str(capture.status or output.NOTHING)
     if stored is None or shown is None or stored.reason == REASON_NOT_MODIFIED:
-        return when, status, output.NOTHING, "visit", output.NOTHING
+        return when, status, output.NOTHING, "visit" if stored is None else stored.stored, output.NOTHING
     previous = str(stored.previous)
     if previous == "changed":
         previous += f" {render.similarity(stored.previous_similarity)}"
@@ -370,7 +370,7 @@ def run_delete(args: argparse.Namespace) -> int:
     elif deleted:
         output.line(f"deleted {_what(args)}{deleted} {'row' if deleted == 1 else 'rows'}")
     else:
-        output.note("nothing to delete")
+        output.note("nothing to delete" + ("" if args.crawl is None else f": {render.no_label(args.crawl)}"))
     return EXIT_OK if deleted else EXIT_NOTHING_FOUND
 
 

@@ -33,7 +33,6 @@ _STORED_WORDS = {
     "visit": "as a visit only: the store has no version of this page that it could confirm",
     "rejected": "no: rejected, only the visit is recorded",
     "known": "before: this capture was already stored, nothing written",
-    "dry_run": "no: dry run",
 }
 _PREVIOUS_WORDS = {
     Previous.NONE: "none: first capture of this URL",
@@ -100,6 +99,11 @@ def cell_fields(cell: Cell, *, value: bool = True) -> dict[str, Any]:
         "timestamp": output.iso(cell.timestamp),
         **({"value": textual(cell.value)} if value else {}),
     }
+
+
+def no_label(crawl: str) -> str:
+    """What a command says of a label of a crawl that no capture has."""
+    return f"no capture has the label {crawl!r}; `docstore stats --dedup --by crawl` lists the labels"
 
 
 def text_of(value: bytes) -> str:

@@ -226,6 +226,10 @@ def run_serve(args: argparse.Namespace) -> int:
         **{name: getattr(args, name) for name in same},
     )
     log = telemetry.Log()
+    if args.create:  # a port that is taken must not leave a new store
+        for host, port in ((args.bind, args.port), (args.archive_bind, args.archive_port)):
+            if port is not None:
+                server.tcp_socket(host, port).close()
     try:
         with open_files(
             args, "a server opens its store itself", create=args.create, durability=args.durability

@@ -11,6 +11,7 @@ from docstore.cli import output, render
 from docstore.cli.opening import open_files, open_in
 from docstore.model.choices import CanonicalPolicy
 from docstore.model.errors import EXIT_OK
+from docstore.model.markup import counted
 from docstore.store import DocumentStore
 from docstore.sweep.job import Progress, SweepOptions, SweepReport, sweep
 from docstore.sweep.pages import take_places
@@ -74,7 +75,7 @@ def _run_from(args: argparse.Namespace, clusters: Path) -> int:
     with ExitStack() as stack:
         store = open_files(args, "a server takes no clusters from a file")
         given, written = take_places(stack.enter_context(store), read_places(clusters))
-    shown = [("versions", str(given)), ("clusters written", f"for {written} pages")]
+    shown = [("versions", str(given)), ("clusters written", f"for {counted(written, 'page')}")]
     output.answer(args, {"versions": given, "written": written}, shown)
     return EXIT_OK
 
@@ -100,9 +101,9 @@ def _lines(report: SweepReport, *, dry_run: bool, applies: bool) -> list[tuple[s
         ("captures", f"{report.captures}  in {report.seconds:.1f} s ({rate:.0f} pages/s)"),
         ("compared by text", str(report.compared)),
         ("duplicates", f"{report.duplicates}{share}{listed}"),
-        ("pages without a duplicate", str(report.without_duplicates)),
-        ("pages with a duplicate", str(report.with_duplicates)),
-        ("pages with 500 or more", str(report.with_500)),
+        ("captures without a duplicate", str(report.without_duplicates)),
+        ("captures with a duplicate", str(report.with_duplicates)),
+        ("captures with 500 or more", str(report.with_500)),
         ("pairs", f"{report.pairs}  at {report.threshold:g} and above"),
         *apart,
         *crowded,
@@ -112,7 +113,7 @@ def _lines(report: SweepReport, *, dry_run: bool, applies: bool) -> list[tuple[s
             for cluster in report.largest_clusters
         ),
         *(_applied(report) if applies else []),
-        ("clusters written", "nothing: dry run" if dry_run else f"for {report.written} pages"),
+        ("clusters written", "nothing: dry run" if dry_run else f"for {counted(report.written, 'page')}"),
     ]
 
 

@@ -15,13 +15,21 @@ from docstore.attach import open_or_attach
 from docstore.cli import output, render
 from docstore.cli.opening import open_in, refuse_other_backend
 from docstore.cli.store_commands import SALVAGE_FORMATS, TEXTS_WITHOUT_BODIES
-from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
+from docstore.model.errors import (
+    EXIT_NOTHING_FOUND,
+    EXIT_OK,
+    EXIT_RECORDS_SKIPPED,
+    CorruptionError,
+    DocstoreError,
+    InvalidArgument,
+)
 from docstore.model.plain import LAST_MICROS, asdict
 from docstore.model.types import Page
+from docstore.reading.index import open_texts
 from docstore.reports import check
 from docstore.storage.reports import CompactionReport
 from docstore.storage.unreadable import Finding
-from docstore.store import DocumentStore
+from docstore.store import DocumentStore, open_store
 from docstore.tablets.layout import StoreDirectory
 
 if TYPE_CHECKING:
@@ -212,6 +220,11 @@ def run_rebuild(args: argparse.Namespace) -> int:
 
     refuse_other_backend(args.store, "a rebuild is of the files of a store")
     report = rebuild(Path(args.store))
+    try:
+        with open_store(args.store) as store:
+            open_texts(store.backend, store.table)  # rebuilds the index: each open for reading would do it again
+    except DocstoreError as error:
+        output.note(f"the next command that writes will rebuild the index; this one cannot open the store: {error}")
     output.answer(
         args,
         report.asdict(),

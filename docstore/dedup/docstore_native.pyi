@@ -1,5 +1,30 @@
-"""What the compiled module offers; its callers are `kernel` and those in `tablets/`, and say what each value
-means."""
+"""What the compiled module offers; Python imports it through `docstore.compiled`.
+
+The files of its classes in `native/python/src`:
+
+    analysis.rs  Analysis
+    asking.rs    CacheCounts, SeenPage; calls the methods of a Reads, which Python implements
+    bases.rs     Bases
+    cache.rs     LruCache
+    captures.rs  LiveCaptures
+    checks.rs    Queries
+    encode.rs    Group
+    filter.rs    RowFilter
+    judge.rs     Core
+    kernel.rs    Kernel
+    moving.rs    Mover, SharedMoves
+    packed.rs    PackedRows
+    pages.rs     Judged
+    postings.rs  Postings, PostingHashes
+    queries.rs   IndexQuery, Proposal
+    rows.rs      RowReader
+    runs.rs      Run, RunParts, Runs
+    sites.rs     Dictionary, SiteScopes
+    survey.rs    Survey
+    text.rs      Expression
+    titles.rs    TitledPage
+    totals.rs    Totals
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload

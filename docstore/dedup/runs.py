@@ -155,9 +155,9 @@ class RunIndex(TextIndex):
             self._open()
         except (CorruptionError, UnsupportedFormat) as error:
             _LOG.warning(
-                "the detector's index in %s is rebuilt from the stored pages, as `docstore tool reindex` would: %s",
+                "the detector's index in %s is rebuilt from the stored pages: %s",
                 folder,
-                error,
+                error.what if isinstance(error, CorruptionError) else error,
             )
             self.rebuild()
 
@@ -166,7 +166,10 @@ class RunIndex(TextIndex):
     def _open(self) -> None:
         """Open runs and log over a fresh storage; this object changes only if all of it succeeds."""
         if self._engine.read_row(TABLE, RUN_REBUILD_ROW):
-            raise CorruptionError("an earlier rebuild of the runs was not finished", path=str(self._folder))
+            raise CorruptionError(
+                "they are out of date: a rebuild of the runs was not finished, or the rows were rebuilt",
+                path=str(self._folder),
+            )
         runs = docstore_native.Runs(BUCKET_LIMIT, self._flush_texts, FLUSH_POSTINGS)
         for name in sorted(self._storage.names(), key=lambda name: (name.first, -name.end)):
             if not runs.open(*name, self._storage.open(name)):

@@ -322,10 +322,10 @@ class Policy(enum.StrEnum):
     REFERENCE = "reference"
     """Store it by reference to the page it duplicates; reads always return its own bytes."""
     REJECT = "reject"
-    """Store no body if the page that it duplicates is of the same host and still has that content; else store it and
-    mark it.  The result says so, and `rejected` lists it."""
+    """Store no body if the page that it duplicates is of the same site (the host without `www.` and `m.`) and still has
+    that content; else store it and mark it.  The result says so, and `rejected` lists it."""
     REJECT_ANY = "reject-any"
-    """The same for pages of any host: a host that is crawled first can cause pages of others to be rejected."""
+    """The same for pages of any site: a site that is crawled first can cause pages of others to be rejected."""
 
 
 REJECTING = (Policy.REJECT, Policy.REJECT_ANY)
@@ -645,7 +645,7 @@ class PutResult(NamedTuple):
         previous_similarity: exact Jaccard coefficient with that version's text; 0.0 if there is none.
         stored: "body", "text" (without the body), "reference", "confirmed" (the same answer as before, or a 304),
             "visit" (a 304 of a page without a stored version), "rejected", "known" (the same capture was already
-            stored: nothing written), "dry_run", or "refused" (see `error`).
+            stored: nothing written), or "refused" (see `error`).
         error: why the page was refused, with what to do; else "".
         known_as: for "known": how the capture was stored when it was written, such as "rejected"; else "".
         links: if requested: canonical URLs that a page of status 2xx links to, each once, in document order; at most

@@ -49,6 +49,8 @@ GROUP: Final = 256
 GROUP_BYTES: Final = 1 << 18
 """Bytes of notes after which a group is committed: a request to a server may have a megabyte."""
 ENTRY_POINTS: Final = "docstore.annotators"
+READ_FAMILIES: Final = ("page", "http", "text", "dedup")
+"""Families of a document that an annotator may read."""
 
 
 class Annotator(NamedTuple):
@@ -237,6 +239,8 @@ def find_annotator(name: str, store: Store, lists: Mapping[str, Path]) -> Annota
 def load_annotator(path: str) -> Annotator:
     """An annotator by the path `module:name` of an `Annotator`, or of a function from a document to fields.
 
+    A function may have the attributes `version` and `families` of an `Annotator`.
+
     Raises:
         InvalidArgument: the path cannot be imported, or is not an annotator.
     """
@@ -254,7 +258,12 @@ def _annotator(loaded: object, name: str) -> Annotator:
         return loaded
     if not callable(loaded):
         raise InvalidArgument(f"annotator {name!r} must be a function or an Annotator, not {loaded!r:.100}")
-    return Annotator(name, str(getattr(loaded, "version", "1")), of_document=loaded)
+    families = getattr(loaded, "families", Annotator(name).families)
+    if isinstance(families, str) or not set(families) <= set(READ_FAMILIES):
+        raise InvalidArgument(
+            f"families of annotator {name!r} must be a tuple of {', '.join(READ_FAMILIES)}, not {families!r:.100}"
+        )
+    return Annotator(name, str(getattr(loaded, "version", "1")), of_document=loaded, families=tuple(families))
 
 
 # --- docstore annotate

@@ -399,5 +399,9 @@ def run_frontier(args: argparse.Namespace) -> int:
         else:
             output.line(item.url)
     if not printed:
-        output.note("no link target is missing" if len(graph.sources) else "the store has no links: `ingest --anchors`")
+        no_links = (
+            "the store has no links: `docstore ingest --anchors`, `DOCSTORE_ANCHORS = True` in Scrapy's settings, and "
+            "`anchors=True` of put_page write them"
+        )
+        output.note("no link target is missing" if len(graph.sources) else no_links)
     return EXIT_OK if printed else EXIT_NOTHING_FOUND

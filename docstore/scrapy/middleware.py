@@ -47,7 +47,7 @@ from docstore.model.errors import CommitUnknown, DocstoreError
 from docstore.model.keys import row_key, site, template_of
 from docstore.model.types import Headers, Page, Previous, PutResult, ReadSpec, SetCell, Verdict
 from docstore.scrapy.links import MAX_SHAPES, LinkGate, Passed, State
-from docstore.scrapy.options import FollowDuplicates, acquire, options, release
+from docstore.scrapy.options import FollowDuplicates, acquire, options, release, warn_of_unknown
 
 logger = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -95,6 +95,7 @@ class StoreMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        warn_of_unknown(crawler.settings)
         self._options = options(crawler.settings)
         self._store = acquire(self._options)
         keeps_requests = bool(crawler.settings.get("JOBDIR"))  # a paused crawl would lose held links

@@ -5,6 +5,8 @@ A process can open a folder only once, so all crawlers of the process share its 
 
 from __future__ import annotations
 
+import logging
+from difflib import get_close_matches
 from enum import Enum, StrEnum
 from pathlib import Path
 from threading import Lock
@@ -20,6 +22,12 @@ from docstore.serving.client import RemoteStore, connect
 from docstore.store import DocumentStore, open_store
 
 PREFIX = "DOCSTORE_"
+SETTINGS = (
+    *("STORE", "TOKEN", "DURABILITY", "POLICIES", "ANCHORS", "ERROR_STATUSES", "FOLLOW_DUPLICATES", "DUPLICATE_KINDS"),
+    *("MIN_DEPTH", "ACROSS_HOSTS", "CRAWL_START", "ITEM_FIELD", "DROP_ITEMS", "CONDITIONAL", "CRAWL", "FRESH_SECONDS"),
+)
+"""Their names, without the prefix."""
+logger = logging.getLogger(__name__)
 _Words = TypeVar("_Words", bound=Enum)
 
 
@@ -99,6 +107,16 @@ def options(settings: BaseSettings) -> Options:
         fresh_seconds=_number(settings, "FRESH_SECONDS", 0),
         crawl=_crawl(settings),
     )
+
+
+def warn_of_unknown(settings: BaseSettings) -> None:
+    """Warn of settings with our prefix that nothing reads: a wrong name would be left without a word."""
+    for setting in map(str, settings):
+        name = setting.removeprefix(PREFIX)
+        if name != setting and name not in SETTINGS:
+            near = get_close_matches(name, SETTINGS, n=1)
+            advice = f"; do you mean {PREFIX}{near[0]}?" if near else ""
+            logger.warning("docstore: there is no setting %s%s", setting, advice)
 
 
 def _policies(settings: BaseSettings) -> dict[VerdictKind, Policy] | None:

@@ -28,7 +28,7 @@ _REMEDIES = {
     errno.ENOSPC: "the disk is full: free space and write again",
     errno.EDQUOT: "the disk quota is used up: free space and write again",
     errno.EIO: "the device reports an I/O error: look at the system log, then write again",
-    errno.EACCES: "permission denied: check the owner and mode of the store's folder",
+    errno.EACCES: "permission denied: check the owner and mode of this file or folder and of the one above it",
     errno.EROFS: "the file system is mounted read-only",
     errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
     errno.EAGAIN: "no thread can be started: raise the limit (ulimit -u, or ulimit -v)",
@@ -623,7 +623,10 @@ def _refusal(path: Path, holder: Holder) -> str:
     command = _command(holder) if is_here else ""
     who += f" ({command})" if command else ""
     if holder.server:
-        return f"{path.parent} is served by {who}; ask it: docstore.connect({holder.server!r}), or stop it first"
+        return (
+            f"{path.parent} is served by {who}; stop it first, or ask it from Python by "
+            f"docstore.connect({holder.server!r}), or copy the store while it runs by `docstore backup DIR`"
+        )
     return (
         f"{path.parent} is open in {who}; wait until it has finished, or stop it (the lock ends with the process; do "
         f"not remove the file); for several processes at a time run `docstore serve --store {path.parent}`"

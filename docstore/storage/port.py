@@ -283,7 +283,7 @@ class Backend(Protocol):
         ...
 
     def committer(self, durability: Durability) -> Committer:
-        """The commit point, with a durability; the same object in each call."""
+        """Make a commit point with a durability.  The writers of a store share one: the store calls this once."""
         ...
 
     def group_writer(self, table: Table, committer: Committer, clock: Callable[[], int]) -> GroupWriter | None:

@@ -86,7 +86,16 @@ def read_head(content: bytes, folder: Path) -> FormatHead:
         head = FormatHead(int(version), reader.decode(), None if upgrade_to is None else int(upgrade_to))
         if head == CURRENT or decode_format(content) is not None:  # else the number itself may be damaged
             return head
-    elif content.startswith(FORMAT_MAGIC_OF_DEVELOPMENT):
+        line, checksum = content.partition(b"\n")[0], content.rstrip(b"\n").rpartition(b"\n")[2]
+        expected = b"%08x" % crc32(content.rstrip(b"\n").rpartition(b"\n")[0])
+        raise CorruptionError(
+            "the file FORMAT and the checksum in its last line do not agree",
+            path=str(folder / FORMAT_FILE),
+            expected=f"the checksum {expected.decode()} for the first line {line.decode()!r} and the rows after it",
+            found=repr(checksum[:20].decode("ascii", "replace")),
+            remedy=f"put the file back as it was, {REBUILD}; if only FORMAT is damaged, that keeps every row",
+        )
+    if content.startswith(FORMAT_MAGIC_OF_DEVELOPMENT):
         raise UnsupportedFormat(
             f"{folder} was written by a development version of docstore; run `docstore export --versions all` with "
             "that version, then `docstore ingest --create` with this one"

@@ -28,6 +28,7 @@ from docstore.model.errors import (
     StoreUnavailable,
 )
 from docstore.model.format import (
+    BACKUP_FILE,
     BAND_SECRET_BYTES,
     BAND_SECRET_ROW,
     DICTIONARY_DIRECTORY,
@@ -442,6 +443,11 @@ class StoreDirectory:
         if is_new and self._has_records():
             raise self._missing(FORMAT_FILE)  # a new store has FORMAT before its first record
         if is_new and not create:
+            if self._files.exists(self._path / BACKUP_FILE):
+                raise StoreUnavailable(
+                    f"{self._path.absolute()} is a backup, not a store; `docstore restore {self._path} STORE` makes a "
+                    "store of it"
+                )
             raise StoreUnavailable(
                 f"there is no store at {self._path.absolute()}; make one with `docstore init`, or create=True; on a "
                 "terminal --store FOLDER or the variable DOCSTORE_STORE names another one"

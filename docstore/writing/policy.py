@@ -4,7 +4,19 @@
 
 The rule is pure: it reads nothing.  `policy_table` has its answers for all cases, for the native core, which reads a
 fact of the policy's page only if the answer depends on it (`native/store/src/own.rs`).  `sweep --apply` asks the
-function.
+function.  The first line that holds decides:
+
+    fact                                             flag    reference    reject     reject-any
+    is_damaged                                       body    body         body       body
+    confirms, and not is_shown                       confirmed, under every policy
+    not names_page                                   whole   whole        whole      whole
+    wants_body, and not body_is_kept                 whole   whole        whole      whole
+    not wants_body                                   text    text         (below)    (below)
+    not same_site                                    whole   reference    whole      (below)
+    is_current, and not is_shown                     whole   reference    rejected   rejected
+    else                                             whole   reference    whole      whole
+
+`whole` is body, or text if the caller does not want the body stored.
 """
 
 from __future__ import annotations

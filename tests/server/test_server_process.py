@@ -211,6 +211,13 @@ def test_wrong_options_are_refused_in_words(tmp_path: Path, capsys: pytest.Captu
         assert word in capsys.readouterr().err
 
 
+def test_a_port_that_is_taken_leaves_no_new_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--store", str(tmp_path / "s"), "--create", "--port", str(port)]) == 3
+    assert "is taken" in capsys.readouterr().err and not (tmp_path / "s").exists()
+
+
 @pytest.mark.parametrize("route", ["/v1/page", "/v1/pages"])
 def test_a_full_disk_is_seen_from_outside(small_disk: Path, route: str) -> None:  # noqa: F811
     """Until a page is stored again, or until there is room."""

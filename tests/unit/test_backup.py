@@ -21,7 +21,7 @@ import docstore
 from docstore import ColumnFamily, Page, Schema, SetCell
 from docstore.cli.main import main
 from docstore.dedup.runs import RunIndex
-from docstore.model.errors import CorruptionError, InvalidArgument, StorageError, UnsupportedFormat
+from docstore.model.errors import CorruptionError, InvalidArgument, StorageError, StoreUnavailable, UnsupportedFormat
 from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
@@ -507,3 +507,10 @@ def test_a_backup_that_names_a_file_elsewhere_is_refused_and_touches_nothing(
         restore(tmp_path / "b", tmp_path / "target")
     assert victim.read_bytes() == b"mine"
     assert not (tmp_path / "target").exists()
+
+
+def test_a_backup_that_is_opened_as_a_store_is_named_as_a_backup(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        store.backup(tmp_path / "b")
+    with pytest.raises(StoreUnavailable, match="is a backup, not a store; `docstore restore"):
+        docstore.open(tmp_path / "b")

@@ -247,8 +247,8 @@ def test_an_export_without_a_match_leaves_the_earlier_one(run: Terminal, tmp_pat
     assert run("export", "--output", str(file)).code == 0
     before = file.read_bytes()
     assert run("export", "--host", "none.example", "--output", str(file)).code == 1
-    assert file.read_bytes() == before and run("export", "--host", "x.example", "--output", f"{file}2").code == 1
-    assert not Path(f"{file}2").exists()
+    assert file.read_bytes() == before and run("export", "--host", "x.example", "--output", f"{file}-2").code == 1
+    assert not Path(f"{file}-2").exists()
 
 
 @pytest.mark.parametrize("option", ["--cdxj", "--dropped"])
@@ -327,9 +327,9 @@ def test_an_export_has_the_format_that_its_name_says_and_reads_back(run: Termina
         (["--output", "a.parquet", "--format", "jsonl"], "the name of a parquet file, but --format is jsonl"),
         (["--output", "a.warc.gz", "--format", "wacz"], "the name of a warc file, but --format is wacz"),
         (["--output", "a.jsonl.zst", "--format", "warc"], "the name of a jsonl file"),
-        (["--output", "a.csv"], "no export writes .csv files"),
-        (["--output", "a.json"], "no export writes .json files"),
-        (["--output", "a.arc.gz"], "no export writes .arc files"),
+        (["--output", "a.csv"], "unknown ending .csv"),
+        (["--output", "a.json"], "unknown ending .json; name the file with"),
+        (["--output", "a.foo.gz"], "unknown ending .foo"),
         (["--output", "a.parquet.gz"], "name it a.parquet"),
         (["--output", "a.wacz.zst"], "name it a.wacz"),
     ],
@@ -350,3 +350,18 @@ def test_an_unknown_ending_is_written_if_the_format_is_given(run: Terminal, tmp_
         store.put_page("https://a.example/", b"<p>one")
     assert run.on(tmp_path / "three")("export", "--output", str(tmp_path / "a.json"), "--format", "jsonl").code == 0
     assert (tmp_path / "a.json").read_bytes().startswith(b"{")
+
+
+def test_an_export_of_nothing_says_which_note_or_label_no_capture_has(run: Terminal, tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "few", create=True) as store:
+        store.put_page("https://a.example/", b"<p>one", crawl="first")
+    few, output = run.on(tmp_path / "few"), ("--output", str(tmp_path / "a.jsonl"))
+    assert (
+        "no capture has a note `quality`; `docstore annotate quality`" in few("export", "--quality", "c4", *output).err
+    )
+    assert few("annotate", "quality").code == 0
+    answer = few("export", "--where", "qualty.words > 3", *output)
+    assert answer.code == 1 and answer.err.endswith("no capture has a note `qualty` (there are: quality)\n")
+    assert few("export", "--where", "quality.words > 3", *output).err.endswith("no capture matches\n")
+    assert "no capture has the label 'second'" in few("export", "--crawl", "second", *output).err
+    assert "no capture has the label 'second'" in few("delete", "--crawl", "second", "--yes").err

@@ -64,6 +64,29 @@ def test_ingest_twice_writes_nothing_twice(run: Terminal, crawl: Path) -> None:
     assert (again["pages"], again["stored"], again["known"], again["stored_bytes"]) == (5, 0, 5, 0)
 
 
+def test_what_was_known_before_is_no_part_of_what_is_stored(run: Terminal, crawl: Path, tmp_path: Path) -> None:
+    one = warc(tmp_path / "one.warc", [("https://a.example/", "2024-05-01T00:00:00Z", html("One", article(1)))])
+    run("ingest", str(one))
+    report = run("ingest", str(crawl), "--policy", "exact=reject-any", "--json").object()
+    assert (report["known"], report["stored"], report["rejected"]) == (1, 3, 1)
+    assert 0 < report["stored_body_bytes"] < report["body_bytes"]
+    again = run("ingest", str(crawl), "--policy", "exact=reject-any")
+    assert "nothing: all 5 were known (1 of them rejected)" in again.out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--base", "https://a.example/", "a.jsonl"), "--base goes with --mirror"),
+        (("--mirror", ".", "--base", "site.example"), "must begin with http:// or https://"),
+        ((), "name archives"),
+    ],
+)
+def test_each_wrong_use_of_a_base_has_its_own_message(run: Terminal, words: tuple[str, ...], says: str) -> None:
+    answer = run("ingest", *words)
+    assert answer.code == 2 and says in answer.err
+
+
 def test_ingest_prints_a_summary_for_people(run: Terminal, crawl: Path) -> None:
     answer = run("ingest", str(crawl))
     assert answer.err == ""

@@ -158,6 +158,7 @@ def test_put_of_a_304_needs_no_body_and_confirms(run: Terminal, put) -> None:  #
     answer = run("put", URL, "--status", "304", "--fetched-at", JUNE, "--json")
     assert answer.object()["stored"] == "confirmed"
     assert [one["timestamp"] for one in run("history", URL, "--json").objects()] == [JUNE, MAY]
+    assert "confirmed" in run("history", URL).out.splitlines()[1]
 
 
 def test_put_says_that_a_policy_hides_the_capture_at_once(run: Terminal, tmp_path: Path) -> None:

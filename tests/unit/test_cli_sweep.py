@@ -85,7 +85,7 @@ def test_sweep_prints_totals_and_writes_pairs(terminal: Terminal, tmp_path: Path
     assert 0.8 < float(lines[1][4]) < 1
     shown = terminal("sweep")
     assert shown.code == 0
-    assert "pages with 500 or more" in shown.out
+    assert "captures with 500 or more" in shown.out
     assert "clusters" in shown.out
     assert terminal("sweep", "--json").object()["written"] == 0
     assert (

@@ -90,6 +90,16 @@ def test_files_that_are_no_archives_are_named(run: Terminal, folder: Path) -> No
     assert f"docstore: passed over 3 files that are no archives: {expected}" in answer.err
 
 
+def test_saved_pages_that_are_given_as_archives_are_no_success(run: Terminal, tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    (folder / "page.html").write_text("<p>hello")
+    answer = run("ingest", str(folder))
+    assert answer.code == 1 and "--mirror DIR --base URL" in answer.err
+    answer = run("ingest", str(folder / "page.html"))
+    assert answer.code == 8 and "`docstore put URL FILE`" in answer.err
+
+
 def test_what_an_archive_by_its_name_has_instead_is_an_error_that_says_so(run: Terminal, tmp_path: Path) -> None:
     folder = tmp_path / "crawl"
     folder.mkdir()

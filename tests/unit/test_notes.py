@@ -202,6 +202,8 @@ def test_annotators_are_loaded_from_python_and_others_refused(
 ) -> None:
     (tmp_path / "annotators_here.py").write_text(
         "def length(document):\n    return {'length': len(document.text)}\nlength.version = 7\nnothing = 3\n"
+        "def size(document):\n    return {'size': len(document.body)}\nsize.families = ('page',)\n"
+        "def wrong(document):\n    return {}\nwrong.families = 'page'\n"
     )
     monkeypatch.chdir(tmp_path)
     put(store, URL, "one two three")
@@ -210,7 +212,9 @@ def test_annotators_are_loaded_from_python_and_others_refused(
     assert (answer["name"], answer["version"], answer["written"]) == ("length", "7", 1)
     assert decode_note(run("get", URL, "--column", "note:length").out.encode()) == {"version": "7", "length": 13}
     assert run("annotate", "--python", "annotators_here:length").out.startswith("length: 0 notes")
-    for path in ("annotators_here:nothing", "annotators_here:none", "no_such_module:x", "x"):
+    answer = run("annotate", "--python", "annotators_here:size", "--json").object()
+    assert (answer["written"], answer["failed"]) == (1, 0), "families say what it reads"
+    for path in ("annotators_here:wrong", "annotators_here:nothing", "annotators_here:none", "no_such_module:x", "x"):
         with pytest.raises(InvalidArgument):
             load_annotator(path)
     assert "there are domain, entities" in run("annotate", "no_such").err

@@ -125,7 +125,7 @@ def test_what_fails_is_listed_and_the_next_run_fetches_it(
     reasons = [error["reason"] for error in report["errors"]]
     assert "404" in reasons[0] and "of gone.warc.gz)" in reasons[0] and report["errors"][0]["url"] == listed[1]["url"]
     assert "has 10 bytes from" in reasons[1] or "416" in reasons[1]
-    assert "has not a filename, an offset and a length" in reasons[2]
+    assert "gives the filename, offset and length" in reasons[2]
     files.content["/gone.warc.gz"] = raw
     report = terminal("ingest", "--records", cdxj(tmp_path / "list", listed), *options).object()
     assert (report["pages"], report["skipped"]["already_stored"], report["error_count"]) == (1, 2, 2)

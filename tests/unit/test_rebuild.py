@@ -117,6 +117,25 @@ def test_a_damaged_or_missing_format_file_is_written_again(killed: Terminal) -> 
     refused_and_rebuilt(killed)
 
 
+def test_a_rebuild_makes_the_index_too(killed: Terminal, caplog: pytest.LogCaptureFixture) -> None:
+    assert killed("tool", "rebuild").code == 0
+    caplog.clear()
+    killed("check")
+    assert "index" not in caplog.text
+
+
+def test_a_number_of_a_format_that_was_edited_is_named_with_its_checksum(killed: Terminal) -> None:
+    path = killed.store / "FORMAT"
+    before = path.read_bytes()
+    line, _, rest = before.partition(b"\n")
+    path.write_bytes(line.replace(b"format ", b"format 7") + b"\n" + rest)
+    answer = killed("stats")
+    assert answer.code == CorruptionError.exit_code and "format 7" in answer.err
+    assert "do not agree" in answer.err and before.split()[-1].decode() in answer.err
+    assert len(refused_and_rebuilt(killed)) == 40, "every row is kept"
+    assert path.read_bytes() == before
+
+
 def test_an_interrupted_rebuild_is_made_again(killed: Terminal) -> None:
     (killed.store / "FORMAT").rename(killed.store / "FORMAT.old")
     table = next(file for file in (killed.store / "engine").glob("*.ldb") if b"near_threshold" in file.read_bytes())

@@ -174,7 +174,7 @@ def test_lost_runs_are_detected_and_rebuilt(store: Store, lost: str, caplog: pyt
         runs[0 if lost == "oldest" else -1].unlink()
     with caplog.at_level(logging.WARNING):
         again = store.open()
-    assert "docstore tool reindex" in caplog.text
+    assert "is rebuilt from the stored pages" in caplog.text
     assert store.asked_for_texts == 1
     assert store.all_found(again)
     store.write(again, 30)

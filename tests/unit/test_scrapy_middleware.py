@@ -533,3 +533,14 @@ def test_crawlers_share_a_served_store(tmp_path: Path) -> None:
         page = served.store.get(B)
         assert page is not None
         assert page.body == STORY
+
+
+def test_an_unknown_setting_is_named_with_the_nearest_known_one(
+    crawl: Callable[..., Crawl], caplog: pytest.LogCaptureFixture
+) -> None:
+    crawl(DOCSTORE_ANCHOR=True, DOCSTORE_ANCHORS=True, DOCSTORE_X=1)
+    warned = [record.getMessage() for record in caplog.records if "there is no setting" in record.getMessage()]
+    assert warned == [
+        "docstore: there is no setting DOCSTORE_ANCHOR; do you mean DOCSTORE_ANCHORS?",
+        "docstore: there is no setting DOCSTORE_X",
+    ]
