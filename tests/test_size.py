@@ -16,6 +16,8 @@ Aims of "give up": 39,000 lines of code, 185 files, 430 classes, 20 calls of `im
 | one definition (rules at the head of Rust modules, their tests in Rust, mutants) | 0 | 920 | 0 | 280 |
 | snippets, search and Markdown in one form | 138 of 250 | 375 of 300 | 0 | 0 |
 | what users ask for (any table, n-grams, lines, changes, records by range) | 685 of 700 | 0 | 0 | 0 |
+| the group in the core (a page as one object, own row, record, batch, policies as a table) | fewer by 350 | 2,190 of 3,300 | 0 | 0 |
+| a store that lasts (format 1, upgrade), what new users found, crawlers | 270 | 0 | 3 | 15 |
 | sentences, lists, tables and headings stay whole | 75 of 250 | 1,260 of 1,000 | 0 | 155 |
 """
 
@@ -28,21 +30,21 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 43_046,
-    "lines of code of the core": 31_586,
-    "files of docstore/": 200,
-    "classes": 436,
-    "record types": 212,
+    "lines of code of docstore/": 42_835,
+    "lines of code of the core": 31_327,
+    "files of docstore/": 203,
+    "classes": 434,
+    "record types": 211,
     "calls of import_module": 5,
-    "files of a put": 26,
-    "classes of a put": 37,
-    "functions of a put": 152,
-    "caches of a put": 1,
+    "files of a put": 24,
+    "classes of a put": 34,
+    "functions of a put": 133,
+    "caches of a put": 0,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 3,
-    "lines of Rust": 34_900,
-    "lines of tools/": 10_787,
-    "lines of tests/": 47_263,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of Rust": 37_086,
+    "lines of tools/": 10_788,
+    "lines of tests/": 48_941,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 
