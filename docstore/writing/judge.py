@@ -91,8 +91,8 @@ class View:
 
     def drop(self) -> None:
         """Drop the batch, whose commit failed, or whose outcome is not known."""
+        self.bases.drop()  # before the pages: a commit after an interrupt caches what is left here
         self.pages.drop()
-        self.bases.drop()
 
     def clear(self) -> None:
         """Clear the caches: other processes may have written."""
