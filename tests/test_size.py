@@ -30,8 +30,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 42_835,
-    "lines of code of the core": 31_327,
+    "lines of code of docstore/": 42_830,
+    "lines of code of the core": 31_323,
     "files of docstore/": 203,
     "classes": 434,
     "record types": 211,
@@ -44,7 +44,7 @@ CEILINGS = {
     "LevelDB keys of a group": 3,
     "lines of Rust": 37_086,
     "lines of tools/": 10_788,
-    "lines of tests/": 48_941,  # of 46,545: 43,296 without the second kernel, then tests of later issues
+    "lines of tests/": 48_945,  # of 46,545: 43,296 without the second kernel, then tests of later issues
 }
 
 

@@ -161,6 +161,7 @@ _ARCHIVE_NAME = re.compile(r"\.w?arc(\.\w+)?\Z", re.IGNORECASE)
 
 
 SAVED_PAGES = "a folder of saved pages is read with --mirror DIR --base URL, one page with `docstore put URL FILE`"
+"""Advice for those who give HTML where an archive is asked for."""
 
 
 def why_no_archive(path: str, columns: TableColumns = TableColumns()) -> str:

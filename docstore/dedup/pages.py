@@ -198,6 +198,7 @@ class StoredReads:
     # --- the row that a page goes into
 
     record_of_batch = staticmethod(CaptureRecord)
+    """Makes a record of the batch as `pending` has it, of its fields."""
 
     def absent_rows(self, row_keys: list[bytes]) -> Collection[bytes]:
         """Those of some rows that have no cells; none if other processes may write them."""

@@ -10,7 +10,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgpack
 from blake3 import blake3
@@ -30,9 +30,6 @@ from docstore.model.format import (
 )
 from docstore.model.keys import url_of
 from docstore.model.types import Headers, Previous, Verdict
-
-if TYPE_CHECKING:  # numpy stays out of the read path
-    pass
 
 STORED_BODY = "body"
 STORED_REFERENCE = "reference"

@@ -37,7 +37,7 @@ from docstore.model.choices import ANNOTATORS
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Note, ReadSpec
 from docstore.reading.cells import Row
-from docstore.reading.documents import Document
+from docstore.reading.documents import DOCUMENT_FAMILIES, Document
 
 if TYPE_CHECKING:
     from docstore.attach import Store
@@ -49,8 +49,6 @@ GROUP: Final = 256
 GROUP_BYTES: Final = 1 << 18
 """Bytes of notes after which a group is committed: a request to a server may have a megabyte."""
 ENTRY_POINTS: Final = "docstore.annotators"
-READ_FAMILIES: Final = ("page", "http", "text", "dedup")
-"""Families of a document that an annotator may read."""
 
 
 class Annotator(NamedTuple):
@@ -259,9 +257,9 @@ def _annotator(loaded: object, name: str) -> Annotator:
     if not callable(loaded):
         raise InvalidArgument(f"annotator {name!r} must be a function or an Annotator, not {loaded!r:.100}")
     families = getattr(loaded, "families", Annotator(name).families)
-    if isinstance(families, str) or not set(families) <= set(READ_FAMILIES):
+    if isinstance(families, str) or not set(families) <= set(DOCUMENT_FAMILIES):
         raise InvalidArgument(
-            f"families of annotator {name!r} must be a tuple of {', '.join(READ_FAMILIES)}, not {families!r:.100}"
+            f"families of annotator {name!r} must be a tuple of {', '.join(DOCUMENT_FAMILIES)}, not {families!r:.100}"
         )
     return Annotator(name, str(getattr(loaded, "version", "1")), of_document=loaded, families=tuple(families))
 

@@ -291,7 +291,7 @@ def _count(columns: Mapping[capture.Column, bytes], counts: Counter[str]) -> Non
     elif capture.VERDICT in columns:
         with suppress(DocstoreError):  # damaged
             verdict = capture.decode_verdict(columns[capture.VERDICT])
-            counts.update(counts_of([(verdict, len(columns.get(capture.BODY, b"")))]))
+            counts.update(counts_of([(verdict, 1, len(columns.get(capture.BODY, b"")))]))
 
 
 # --- postings of texts: the last step of a copy

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, repeat
 
 from docstore.compiled import docstore_native
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH
@@ -119,18 +118,17 @@ def counts_of_judged(pages: Sequence[docstore_native.Judged]) -> Counter[str]:
     return counts_of(captures_of(groups), visits)
 
 
-def captures_of(groups: Iterable[tuple[int, int, int, bytes, int, int]]) -> Iterator[tuple[StoredVerdict, int]]:
-    """The verdicts that are counted, and the bytes of bodies, as `counts_of` takes them.
+def captures_of(groups: Iterable[tuple[int, int, int, bytes, int, int]]) -> Iterator[tuple[StoredVerdict, int, int]]:
+    """The groups of captures that native code has counted, as `counts_of` takes them.
 
     Args:
         groups: of `docstore_native.Totals.groups`.
     """
     for kind, previous, stored, reason, count, body_bytes in groups:
-        verdict = counted_verdict(kind, previous, stored, reason)
-        yield from chain(((verdict, body_bytes),), repeat((verdict, 0), count - 1))
+        yield counted_verdict(kind, previous, stored, reason), count, body_bytes
 
 
-def counts_of(captures: Iterable[tuple[StoredVerdict, int]], visits: int = 0) -> Counter[str]:
+def counts_of(captures: Iterable[tuple[StoredVerdict, int, int]], visits: int = 0) -> Counter[str]:
     """What captures and visits without a body (304) add to the totals of a store.
 
     Names: `captures`, `visits`, `urls`, `body_bytes`, `crowded`, `doubtful_text`, `title_mismatch`, `verdict.KIND`,
@@ -138,17 +136,17 @@ def counts_of(captures: Iterable[tuple[StoredVerdict, int]], visits: int = 0) ->
     counts what is live (`maintenance.live_pages`).
 
     Args:
-        captures: verdict and length of the body in bytes of each.
+        captures: a verdict, the number of captures that have it, and the length of all their bodies in bytes.
         visits: number of visits without a body.
     """
     combinations: Counter[tuple[VerdictKind, Previous, str]] = Counter()
     counts: Counter[str] = Counter()
     if visits:
         counts["visits"] = visits
-    for verdict, body_bytes in captures:
-        combinations[verdict.kind, verdict.previous, verdict.stored] += 1
+    for verdict, number, body_bytes in captures:
+        combinations[verdict.kind, verdict.previous, verdict.stored] += number
         if verdict.reason in COUNTED_REASONS:
-            counts[verdict.reason] += 1
+            counts[verdict.reason] += number
         if verdict.stored in (STORED_BODY, STORED_REFERENCE):
             counts["body_bytes"] += body_bytes
     for (kind, previous, stored), number in combinations.items():

@@ -197,7 +197,7 @@ class PageDeleter:
 
     def _uncounted(self, records: Iterable[CaptureRecord], *, is_whole_row: bool) -> Counter[str]:
         """What a delete of captures adds to the totals of the store: the negative of what their writes added."""
-        written: list[tuple[capture.StoredVerdict, int]] = []
+        written: list[tuple[capture.StoredVerdict, int, int]] = []
         visits = 0
         for record in records:
             if capture.VISIT in record.columns:
@@ -205,7 +205,7 @@ class PageDeleter:
             elif capture.VERDICT in record.columns:
                 with suppress(DocstoreError):  # damaged: the next compaction counts again
                     verdict = capture.decode_verdict(self._values.fetch(record.columns[capture.VERDICT]))
-                    written.append((verdict, raw_bytes_of(record.columns.get(capture.BODY, INLINE_TAG))))
+                    written.append((verdict, 1, raw_bytes_of(record.columns.get(capture.BODY, INLINE_TAG))))
         counts = counts_of(written, visits)
         counts["urls"] = int(is_whole_row and bool(written))
         return Counter({name: -count for name, count in counts.items()})

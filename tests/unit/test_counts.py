@@ -29,7 +29,7 @@ def planned(manifest: Manifest, counts: Mapping[str, int]) -> list[RowMutations]
 
 def test_pages_with_crowded_candidates_are_counted() -> None:
     engine = MemoryEngine()
-    written = counts_of([(verdict(""), 10), (verdict(REASON_CROWDED), 10), (verdict("short_text"), 10)])
+    written = counts_of([(verdict(reason), 1, 10) for reason in ("", REASON_CROWDED, "short_text")])
     engine.mutate_rows(planned(Manifest.load(engine), written), Durability.NONE)
     found = Manifest.load(engine).totals()
     assert (found[REASON_CROWDED], found["captures"], found["verdict.new"]) == (1, 3, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ import docstore
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import SetCell
 from docstore.scrapy import AlwaysAsk, StoreCache, StoreMiddleware, StorePipeline
-from docstore.scrapy.options import acquire, options, release
+from docstore.scrapy.options import SETTINGS, acquire, options, release
 
 TEXT = " ".join(f"Pony number {n} likes oats, rain and company." for n in range(30))
 STORY = f"<title>Ponies</title><p>{TEXT}".encode()
@@ -544,3 +545,8 @@ def test_an_unknown_setting_is_named_with_the_nearest_known_one(
         "docstore: there is no setting DOCSTORE_ANCHOR; do you mean DOCSTORE_ANCHORS?",
         "docstore: there is no setting DOCSTORE_X",
     ]
+
+
+def test_the_page_lists_the_settings_that_are_read() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "crawlers.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `DOCSTORE_(\w+)`", page, re.MULTILINE)) == set(SETTINGS)

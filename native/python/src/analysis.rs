@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::captures::column_of;
-use crate::columns::Fetched;
+use crate::columns::FetchedFields;
 use crate::convert::{text_of, utf8, words_as_bytes};
 use crate::queries::IndexQuery;
 
@@ -129,7 +129,7 @@ impl Analysis {
     /// The same page with the columns of its record, and without its links.
     fn with_columns(
         &self,
-        page: Fetched<'_>,
+        page: FetchedFields<'_>,
         url: &Bound<'_, PyString>,
         content_type: &Bound<'_, PyString>,
     ) -> PyResult<Self> {

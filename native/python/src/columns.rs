@@ -14,7 +14,7 @@ const ESCAPE: &str = "surrogateescape";
 
 /// The fields of a page that its record has; see `model.types.Page`.
 #[derive(FromPyObject)]
-pub struct Fetched<'py> {
+pub struct FetchedFields<'py> {
     url: Bound<'py, PyString>,
     status: i64,
     headers: Bound<'py, PyAny>,
@@ -40,7 +40,7 @@ fn content_type_of<'py>(headers: &Bound<'py, PyAny>, row_key: &[u8]) -> PyResult
     text_of(headers.py(), &columns::content_type(pairs, row_key), ESCAPE)
 }
 
-impl Fetched<'_> {
+impl FetchedFields<'_> {
     /// The columns of its record except body, text and verdict; `url` is that of its row.
     pub fn columns(
         &self,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use docstore_store::batch::{self, totals_of, Decided, Fetched, NewRecord, Refusal, Response, Seen};
+use docstore_store::batch::{self, totals_of, Decided, Fetched, FetchedKind, NewRecord, Refusal, Seen};
 use docstore_store::capture::{Columns, BODY, MAIN};
 use docstore_store::columns::RecordColumns;
 use docstore_store::format::{CAPTURE_STORED, VALUE_INLINE, VERDICT_KINDS};
@@ -54,13 +54,13 @@ pub fn fetched_of(prepared: &Bound<'_, PyTuple>) -> PyResult<Fetched<Held>> {
     let bytes = |place| Ok::<_, PyErr>(Box::<[u8]>::from(prepared.get_item(place)?.cast::<PyBytes>()?.as_bytes()));
     let held = Held { prepared: prepared.clone().unbind(), record: PyOnceLock::new() };
     let page = prepared.get_item(PAGE)?;
-    let response = match prepared.get_item(ERROR)?.is_truthy()? {
-        true => Response::Refused,
-        false if prepared.get_item(IS_VISIT)?.is_truthy()? => Response::Visit,
-        false => Response::Page,
+    let kind = match prepared.get_item(ERROR)?.is_truthy()? {
+        true => FetchedKind::Refused,
+        false if prepared.get_item(IS_VISIT)?.is_truthy()? => FetchedKind::Visit,
+        false => FetchedKind::Page,
     };
     let mut fetched = Fetched {
-        response,
+        kind,
         asking: Asking { row_key: bytes(ROW_KEY)?, status: 0, body: Bytes::new([]), page: Arc::default() },
         timestamp: prepared.get_item(TIMESTAMP)?.extract()?,
         wants_body: prepared.get_item(KEEP_BODY)?.is_truthy()?,
@@ -71,13 +71,13 @@ pub fn fetched_of(prepared: &Bound<'_, PyTuple>) -> PyResult<Fetched<Held>> {
         has_anchors: prepared.get_item(ANCHORS)?.is_truthy()?,
         held,
     };
-    if response == Response::Refused {
+    if kind == FetchedKind::Refused {
         return Ok(fetched); // its fields may be of any type
     }
     fetched.asking.status = page.getattr(intern!(python, "status"))?.extract()?;
     let crawl = page.getattr(intern!(python, "crawl"))?.cast_into::<PyString>()?;
     fetched.crawl = crawl.to_str()?.as_bytes().into();
-    if response == Response::Visit {
+    if kind == FetchedKind::Visit {
         let mut visit = Vec::new();
         varint::push(&mut visit, fetched.asking.status as u64);
         visit.extend(encoded_headers(&page.getattr(intern!(python, "headers"))?)?);

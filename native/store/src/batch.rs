@@ -21,7 +21,7 @@ use crate::verdict::{self, PREVIOUS_NONE, STORED_BODY, STORED_REFERENCE, STORED_
 
 /// What was fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Response {
+pub enum FetchedKind {
     Page,
     /// A visit of an unchanged page (304), which has no body.
     Visit,
@@ -31,7 +31,7 @@ pub enum Response {
 
 /// A page that is analysed and not judged yet.
 pub struct Fetched<H> {
-    pub response: Response,
+    pub kind: FetchedKind,
     pub asking: Asking,
     /// In microseconds.
     pub timestamp: u64,
@@ -217,7 +217,7 @@ impl<H> Judged<H> {
     }
 
     pub fn is_visit(&self) -> bool {
-        self.fetched.response == Response::Visit
+        self.fetched.kind == FetchedKind::Visit
     }
 
     fn owner(&self, timestamp: u64) -> bases::Pointer {
@@ -349,7 +349,7 @@ mod tests {
         let seen = Arc::downgrade(&page);
         let asking = Asking { row_key: b"row"[..].into(), status: 200, body: Bytes::new(*b"a body"), page };
         let fetched = Fetched {
-            response: Response::Page,
+            kind: FetchedKind::Page,
             asking,
             timestamp: 1000,
             wants_body: true,

@@ -13,7 +13,7 @@ use docstore_kernel::texts::Texts;
 use docstore_kernel::words::Words;
 
 use crate::analysed::{Analysed, Marks};
-use crate::batch::{Batch, Compared, Fetched, Judged, Response};
+use crate::batch::{Batch, Compared, Fetched, FetchedKind, Judged};
 use crate::candidates::Match;
 use crate::capture::{BODY, MAIN, TITLE};
 use crate::compare::{text_compares, Rules, DELTA_SIMILARITY, LIKELY_CONTAINED, MIN_NEAR_WORDS, SKETCH_MARGIN};
@@ -370,10 +370,10 @@ impl<H> Core<H> {
     /// Read for the pages that are judged next, in few calls: which of their rows exist; and into the cache, if there is
     /// one, the rows of postings of bodies and texts, then those of texts with titles, which exist for few.
     pub fn prepare<R: Reads<Held = H>>(&mut self, pages: &[&Fetched<H>], reads: &mut R) -> Result<(), R::Error> {
-        let fetched = pages.iter().filter(|page| page.response != Response::Refused);
+        let fetched = pages.iter().filter(|page| page.kind != FetchedKind::Refused);
         let absent = reads.absent_rows(fetched.map(|page| &*page.asking.row_key).collect())?;
         self.batch.absent.extend(absent);
-        let pages = pages.iter().filter(|page| page.response == Response::Page).map(|page| &*page.asking.page);
+        let pages = pages.iter().filter(|page| page.kind == FetchedKind::Page).map(|page| &*page.asking.page);
         let pages: Vec<&Analysed> = pages.collect();
         if !self.postings.caches() {
             return Ok(());

@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use crate::batch::{cells_in_batch, Compared, Decided, Fetched, Judged, NewRecord, Refusal, Response, Seen};
+use crate::batch::{cells_in_batch, Compared, Decided, Fetched, FetchedKind, Judged, NewRecord, Refusal, Seen};
 use crate::capture::{BODY, CHECKSUM, CRAWL, HEADERS, MAIN, STATUS, TEXT_CHECKSUM, VERDICT, VISIT};
 use crate::columns::RecordColumns;
 use crate::compare::Kind;
@@ -116,10 +116,10 @@ impl<H> Core<H> {
         now: u64,
         reads: &mut R,
     ) -> Result<Arc<Judged<H>>, R::Error> {
-        let judged = match fetched.response {
-            Response::Refused => refused(fetched, Refusal::Prepared),
-            Response::Visit => self.judge_visit(fetched, now, reads)?,
-            Response::Page => self.judge_page(fetched, policies, now, reads)?,
+        let judged = match fetched.kind {
+            FetchedKind::Refused => refused(fetched, Refusal::Prepared),
+            FetchedKind::Visit => self.judge_visit(fetched, now, reads)?,
+            FetchedKind::Page => self.judge_page(fetched, policies, now, reads)?,
         };
         let judged = Arc::new(judged);
         self.add(&judged, reads)?;
